@@ -1,0 +1,63 @@
+"""Names and paths: what may be called what (spec 1.1), stable paths (1.6), cwd keys (1.2).
+
+Pure functions over ``str``; nothing here looks at a disk.
+"""
+
+import re
+
+_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._+-]{0,63}")
+_UID = re.compile(r"0|[1-9][0-9]{0,9}")
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+MAX_UID = 4294967294
+RESERVED_AGENTS = frozenset(("ctx", "model"))
+
+_FNV_OFFSET = 0xCBF29CE484222325
+_FNV_PRIME = 0x100000001B3
+
+
+def is_name(text: str) -> bool:
+    """A session, agent, shared-space, run, client or index-key name (spec 1.1)."""
+    return _NAME.fullmatch(text) is not None and not text.endswith((".sock", ".d"))
+
+
+def is_session_name(text: str) -> bool:
+    """A name that a session may have: ``index`` is taken (spec 1.1)."""
+    return text != "index" and is_name(text)
+
+
+def is_agent_name(text: str) -> bool:
+    """A name that an agent may have (spec 1.1)."""
+    return text not in RESERVED_AGENTS and is_name(text)
+
+
+def is_model_name(text: str) -> bool:
+    """``model`` or ``provider/model`` (spec 1.1)."""
+    parts = text.split("/")
+    return len(parts) <= 2 and all(is_name(part) for part in parts)
+
+
+def is_uid(text: str) -> bool:
+    """A decimal uid without leading zeros, 0–4294967294 (spec 1.1)."""
+    return _UID.fullmatch(text) is not None and int(text) <= MAX_UID
+
+
+def is_uuid(text: str) -> bool:
+    """A lowercase canonical UUID (spec 1.2)."""
+    return _UUID.fullmatch(text) is not None
+
+
+def is_stable_path(text: str) -> bool:
+    """An absolute path without control bytes, ``.``, ``..``, empty parts or a trailing slash (spec 1.6)."""
+    if not text.startswith("/") or _CONTROL.search(text):
+        return False
+    return text == "/" or all(part not in ("", ".", "..") for part in text[1:].split("/"))
+
+
+def cwd_key(cwd: str) -> str:
+    """The name of a cwd in index/by-cwd: ``cwd-`` and the FNV-1a 64 of its UTF-8 bytes (spec 1.2)."""
+    value = _FNV_OFFSET
+    for byte in cwd.encode():
+        value = (value ^ byte) * _FNV_PRIME & 0xFFFFFFFFFFFFFFFF
+    return f"cwd-{value:016x}"

@@ -1,0 +1,361 @@
+"""The store contracts: the log (``SessionStore``, spec 2.9) and what files need beside it (``FileStore``).
+
+Every store (sqlite, memory, jsonl) implements both on one object; one contract suite runs over all.
+No store knows FUSE, users' rights, or sockets: callers have checked who may do what.
+
+Threads: a store is used by one thread at a time, the one that opened it or was handed it. ``FileStore`` is
+synchronous and never waits for the disk (commits go to the page cache); only ``sync`` waits, and ``sync``
+alone may be called from another thread, at the same time as anything else.
+
+Rows are immutable snapshots. Row ids are positive, stable for the life of the store and never reused, so the
+file system makes inode numbers and listing offsets of them. Times: ``*_mtime`` in ns, strictly increasing per
+file with every change of its content, across restarts too (max(now, last + 1), spec 1.2); ``*_at`` in ms.
+
+A mutating call changes the log and everything derived from it in one transaction, or raises a ``CtxError``
+and has changed nothing. A full disk is ``StoreFull``, a failing one ``StoreFailed``.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from backend.entries import Entry, NewEntry, SessionHead, SessionHeader
+from backend.errors import CtxError
+
+Stream = Literal["messages", "events"]
+OwnerKind = Literal["agent", "model"]
+IndexKind = Literal["by-cwd", "by-hash", "by-uuid"]
+Kind = Literal["message", "mark", "cut"]
+
+
+class Space(msgspec.Struct, frozen=True):
+    """A private home (``home/<uid>``) or a shared place (``shared/<name>``), spec 1 Terms."""
+
+    id: int
+    name: str
+    uid: int
+    gid: int
+    mode: int
+    mtime: int
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """An agent or a model inside a space. ``name`` of a model may be ``provider/model``.
+
+    ``list_size`` is the exact size of index/list in bytes; the ``*_mtime`` are those of the index files and of
+    the directory ``session/`` (``mtime``, changed by create, archive and delete). ``current`` is a session's name.
+    """
+
+    id: int
+    space: str
+    kind: OwnerKind
+    name: str
+    uid: int
+    gid: int
+    mtime: int
+    current: str | None
+    current_mtime: int
+    list_size: int
+    list_mtime: int
+
+
+class Session(msgspec.Struct, frozen=True):
+    """Everything ``stat`` and the small files of a session need; ``backend.facts`` derives it line by line.
+
+    ``owner`` is None for a session made through the API without a place. ``archive`` is the id of the archive
+    directory that holds it, None while it is live. ``seq`` is the store-wide commit sequence of its last entry
+    (of its creation while it is empty). ``latest_size`` is that of latest.md, its final newline included, 0
+    without text; ``latest_n`` the entry it comes from. ``cwd_seq`` is the sequence at which it last recorded a
+    cwd, 0 if it never did. ``meta`` is the compact JSON of meta.json without a newline. ``fault`` says why
+    history cannot be proven (spec 1.5), None when it can.
+    """
+
+    id: int
+    owner: int | None
+    name: str
+    uid: int
+    session_id: str
+    scope: str
+    archive: int | None
+    parent: str | None
+    at: int | None
+    created_at: int
+    updated_at: int
+    n: int
+    seq: int
+    messages_size: int
+    events_size: int
+    latest_size: int
+    latest_n: int | None
+    state: str
+    cwd: str
+    cwd_seq: int
+    meta: str
+    created_mtime: int
+    updated_mtime: int
+    messages_mtime: int
+    events_mtime: int
+    latest_mtime: int
+    state_mtime: int
+    cwd_mtime: int
+    meta_mtime: int
+    fault: str | None = None
+
+
+class Mapping(msgspec.Struct, frozen=True):
+    """One file of by-cwd/, by-hash/ or by-uuid/: ``key`` → the session named ``session``."""
+
+    id: int
+    owner: int
+    kind: IndexKind
+    key: str
+    session: str
+    mtime: int
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """AGENTS.md or SKILLS.md beside a session: attributes only (spec 1.4)."""
+
+    name: str
+    size: int
+    mtime: int
+
+
+class ArchiveDirectory(msgspec.Struct, frozen=True):
+    """A directory below ``archived_sessions/``; ``parent`` is None for one directly below it."""
+
+    id: int
+    space: str
+    parent: int | None
+    name: str
+    uid: int
+    mtime: int
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A validated line: its bytes without the newline and what it changes (``backend.lines`` makes it).
+
+    Fields that are None change nothing. ``latest_size`` counts the final newline of latest.md.
+    ``key`` is what a mark is called, the role of a message.
+    """
+
+    stream: Stream
+    raw: bytes
+    kind: Kind
+    key: str
+    latest_size: int | None = None
+    state: str | None = None
+    cwd: str | None = None
+    meta: str | None = None
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A stored entry as bytes: number, ms time, kind, the file it is in, its line without the newline."""
+
+    n: int
+    time: int
+    kind: Kind
+    stream: Stream
+    raw: bytes
+
+
+class Append(msgspec.Struct, frozen=True):
+    """Lines for one session, all or nothing. ``expected_n``: refuse unless it has that many entries.
+
+    ``time`` in ms for all lines (imports), else the store's clock.
+    """
+
+    session: int
+    lines: Sequence[Line]
+    expected_n: int | None = None
+    time: int | None = None
+
+
+class Appended(msgspec.Struct, frozen=True):
+    """What an append changed, so that kernel caches can be told (spec 1.3).
+
+    ``files``: names in the session directory whose size, mtime or content changed, by spec 1.2.
+    ``listed``: index/list changed. ``keys_new``, ``keys_changed``, ``keys_gone``: names in index/by-cwd.
+    """
+
+    session: Session
+    files: frozenset[str] = frozenset()
+    listed: bool = False
+    keys_new: tuple[str, ...] = ()
+    keys_changed: tuple[str, ...] = ()
+    keys_gone: tuple[str, ...] = ()
+
+
+class Removed(msgspec.Struct, frozen=True):
+    """What archiving or deleting a session took out of its owner's index.
+
+    ``keys_gone`` and ``keys_changed`` (by-cwd uncovering the next session, spec 1.2) hold ``(kind, key)``.
+    """
+
+    listed: bool
+    keys_gone: tuple[tuple[IndexKind, str], ...] = ()
+    keys_changed: tuple[tuple[IndexKind, str], ...] = ()
+
+
+class SessionStore(Protocol):
+    """The log contract of spec 2.9. ``list``: by createdAt descending, then sessionId; ``limit`` 0 is none."""
+
+    async def head(self, session_id: str) -> SessionHead | None: ...
+    async def read(self, session_id: str, start: int = 0) -> Sequence[Entry]: ...
+    async def put(self, session_id: str, expected_n: int, entries: Sequence[NewEntry]) -> None: ...
+    async def create(self, header: SessionHeader, entries: Sequence[NewEntry] = ()) -> None: ...
+    async def list(self, *, parent: str | None = None, limit: int | None = None) -> Sequence[SessionHeader]: ...
+    async def delete(self, session_id: str) -> bool: ...
+
+
+class SpaceStore(Protocol):
+    """Homes, shared places, and the agents and models in them."""
+
+    def space(self, name: str) -> Space | None: ...
+    def spaces(self, prefix: Literal["home/", "shared/"]) -> Sequence[Space]: ...
+    def add_space(self, name: str, uid: int, gid: int, mode: int) -> Space: ...
+    def change_space(self, name: str, uid: int, gid: int, mode: int) -> Space: ...
+    def remove_space(self, name: str) -> None:
+        """``NotEmpty`` while it holds an owner, a session or an archive directory."""
+        ...
+
+    def owner(self, space: str, kind: OwnerKind, name: str) -> Owner | None: ...
+    def owner_by_id(self, owner: int) -> Owner | None: ...
+    def owners(self, space: str, kind: OwnerKind) -> Sequence[Owner]: ...
+    def add_owner(self, space: str, kind: OwnerKind, name: str, uid: int, gid: int) -> Owner: ...
+    def remove_owner(self, owner: int) -> None:
+        """``NotEmpty`` while it holds a session."""
+        ...
+
+
+class SessionFiles(Protocol):
+    """Sessions as directories of files."""
+
+    def session(self, owner: int, name: str) -> Session | None:
+        """The live session of that name."""
+        ...
+
+    def session_by_id(self, session: int) -> Session | None: ...
+    def sessions(self, owner: int, after: int = 0, limit: int = 1000) -> Sequence[Session]:
+        """Live sessions with an id above ``after``, by id; costs what it returns."""
+        ...
+
+    def create_session(self, owner: int, name: str, uid: int, session_id: str | None = None) -> Session:
+        """An empty live session (``SessionAlreadyExistsError``); the owner's first becomes its current one.
+
+        It has no entry; list changes, mtimes of the new files are its creation time.
+        """
+        ...
+
+    def branch_session(self, session: int, at: int, name: str, session_id: str | None = None) -> Session:
+        """A child of the same owner that holds the first ``at`` entries by reference (spec 2.8)."""
+        ...
+
+    def delete_session(self, session: int) -> Removed:
+        """Irreversible; children stay whole."""
+        ...
+
+    def read_stream(self, session: int, stream: Stream, offset: int, size: int) -> bytes:
+        """Bytes of a log file; short only at its end. Costs what it returns."""
+        ...
+
+    def latest(self, session: int) -> bytes:
+        """The content of latest.md (spec 1.3), computed from the entry it comes from."""
+        ...
+
+    def rows(self, session: int, start: int = 0, limit: int = 1000) -> Sequence[Row]:
+        """Entries in log order, as stored."""
+        ...
+
+    def append(self, batch: Sequence[Append]) -> Sequence[Appended | CtxError]:
+        """Group commit: one transaction for all of ``batch``; a refused append leaves the others alone.
+
+        A result per append, in order: what changed, or why it was refused. The same session may come twice.
+        """
+        ...
+
+    def sync(self) -> None:
+        """Returns when everything committed before the call is on disk (survives power loss)."""
+        ...
+
+    def snapshot(self, session: int, name: str) -> Snapshot | None: ...
+    def read_snapshot(self, session: int, name: str) -> bytes: ...
+    def write_snapshot(self, session: int, name: str, content: bytes) -> Snapshot: ...
+    def remove_snapshot(self, session: int, name: str) -> None: ...
+
+
+class IndexFiles(Protocol):
+    """The files of ``index/``."""
+
+    def list_content(self, owner: int) -> bytes:
+        """index/list: live session names, the highest ``seq`` first, one a line."""
+        ...
+
+    def set_current(self, owner: int, name: str) -> Owner:
+        """``Missing`` where there is no such live session."""
+        ...
+
+    def mapping(self, owner: int, kind: IndexKind, key: str) -> Mapping | None: ...
+    def mapping_by_id(self, mapping: int) -> Mapping | None: ...
+    def mappings(self, owner: int, kind: IndexKind, after: int = 0, limit: int = 1000) -> Sequence[Mapping]: ...
+    def set_mapping(self, owner: int, kind: IndexKind, key: str, session: str) -> Mapping: ...
+    def remove_mapping(self, mapping: int) -> None: ...
+
+
+class ArchiveFiles(Protocol):
+    """``archived_sessions/`` of a space."""
+
+    def archive_directory(self, space: str, parent: int | None, name: str) -> ArchiveDirectory | None: ...
+    def archive_directory_by_id(self, directory: int) -> ArchiveDirectory | None: ...
+    def archive_directories(self, space: str, parent: int | None) -> Sequence[ArchiveDirectory]: ...
+    def add_archive_directory(self, space: str, parent: int | None, name: str, uid: int) -> ArchiveDirectory: ...
+    def remove_archive_directory(self, directory: int) -> None: ...
+    def archive_session(self, session: int, directory: int) -> Removed:
+        """Moves a live session (``Exists`` where the name is taken; ``Busy`` if its state is active, or it is
+        ``default`` or its owner's current one) and takes its references out of the index (spec 4.4)."""
+        ...
+
+    def archived_session(self, directory: int, name: str) -> Session | None: ...
+    def archived_sessions(self, directory: int, after: int = 0, limit: int = 1000) -> Sequence[Session]: ...
+
+
+class DefinitionFiles(Protocol):
+    """``agent/<agent>.d/`` and ``model/<provider>/<model>.d/``: admin's values, as bytes (spec 1.2)."""
+
+    def definitions(self, kind: OwnerKind) -> Sequence[tuple[int, str, int]]:
+        """``(id, name, mtime ns)`` of every defined agent or model."""
+        ...
+
+    def add_definition(self, kind: OwnerKind, name: str) -> int: ...
+    def remove_definition(self, definition: int) -> None: ...
+    def definition_value(self, definition: int, file: str) -> tuple[bytes, int] | None:
+        """Content and mtime, None where it was never written."""
+        ...
+
+    def set_definition_value(self, definition: int, file: str, content: bytes) -> int:
+        """Returns the new mtime."""
+        ...
+
+
+class StoreStatus(msgspec.Struct, frozen=True):
+    """Figures for ``status``: sessions (live), homes, bytes on disk, and the last failure of the disk if any."""
+
+    format: str
+    sessions: int
+    spaces: int
+    bytes: int
+    failure: str | None
+
+
+class FileStore(SpaceStore, SessionFiles, IndexFiles, ArchiveFiles, DefinitionFiles, Protocol):
+    """All that the mount needs of a store."""
+
+    def status(self) -> StoreStatus: ...
+    def close(self) -> None:
+        """Syncs, then lets go of the disk."""
+        ...
+
+
+class Store(SessionStore, FileStore, Protocol):
+    """What every constructor returns: ``SqliteStore.open(path)``, ``MemoryStore()``, ``JsonlStore.open(dir)``."""
