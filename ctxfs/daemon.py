@@ -1,0 +1,254 @@
+"""The daemon of one mount, in the foreground: store, FUSE thread, control socket, signals (spec 4.6, design).
+
+Threads: the main thread runs trio (signals, control socket, timers) and never touches the mount or the store but for
+``store.sync``; the FUSE thread owns the store; ``maintain``, where the store has it, is made to be called beside it.
+Ends in this order: unmount, FUSE thread, sync and close of the store, runtime files. SIGUSR1 logs every thread's stack.
+"""
+
+import argparse
+import contextlib
+import faulthandler
+import logging
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as package_version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import trio
+
+from backend.errors import CtxError, StoreFailed
+from ctxfs import control, logs, mounts, probe, stores
+from ctxfs.fuse_thread import FuseThread
+from ctxfs.options import fuse_options, parse_options
+from ctxfs.runtime import DaemonState, RuntimeFiles, start_time
+
+MAINTAIN_EVERY_S = 1.0
+SWITCH_INTERVAL_S = 0.0005
+EXIT_INTERNAL = 70
+
+log = logging.getLogger("ctxfs.daemon")
+
+
+class Plan(NamedTuple):
+    """What to serve: canonical paths, kernel options, where the runtime files are, ``log_file`` if detached."""
+
+    mountpoint: str
+    store: Path
+    format: stores.Format
+    options: frozenset[str]
+    runtime: Path
+    log_level: str
+    log_file: Path | None
+
+
+def version() -> str:
+    """The installed version, ``unknown`` when run from a tree that was never installed."""
+    try:
+        return package_version("ctxfs")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+class Daemon:
+    """One mount, from ``start`` to the end of ``run``."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.files = RuntimeFiles(plan.runtime, plan.mountpoint)
+        self._stop = trio.Event()
+        self._finished = trio.Event()
+
+    def start(self) -> None:
+        """Opens and mounts; the mount answers afterwards (``CtxError``; nothing is left behind then)."""
+        with contextlib.ExitStack() as undo:
+            self.files.make_directory()
+            undo.callback(os.close, self.files.take_lock())
+            undo.callback(self.files.clear)
+            self.store = stores.open_store(self.plan.store, self.plan.format)
+            undo.callback(self.store.close)
+            self._mount(undo)
+            self._undo = undo.pop_all()
+        log.info("mounted %s on %s (pid %d)", self.plan.store, self.plan.mountpoint, os.getpid())
+
+    def _mount(self, undo: contextlib.ExitStack) -> None:
+        owner = None if os.geteuid() == 0 else os.getuid()
+        options = fuse_options(str(self.plan.store), self.plan.options, owner_uid=owner)
+        self.fuse = FuseThread(self.store, self.plan.store, self.plan.mountpoint, options=options, owner_uid=owner)
+        self.fuse.start()
+        undo.callback(self.fuse.stop)
+        mount = mounts.mount_at(self.plan.mountpoint)
+        if mount is None or mount.fstype != mounts.FSTYPE:
+            raise StoreFailed(f"{self.plan.mountpoint} is not mounted, although mounting it succeeded")
+        self.mount = mount
+        undo.callback(self._unmount)
+        if owner is None:
+            mounts.set_read_ahead(mount.device)
+        self.files.write_state(self._state())
+
+    def _state(self) -> DaemonState:
+        plan, pid = self.plan, os.getpid()
+        return DaemonState(
+            pid=pid,
+            started=start_time(pid),
+            mountpoint=plan.mountpoint,
+            store=str(plan.store),
+            format=plan.format,
+            version=version(),
+            device=self.mount.device,
+            since=int(time.time()),
+            log=str(plan.log_file) if plan.log_file else None,
+        )
+
+    def _unmount(self) -> None:
+        """Unmounts if nobody has yet; lazily, naming who, if somebody still uses the mount."""
+        if not mounts.is_mounted(self.mount):
+            return
+        try:
+            probe.umount(self.plan.mountpoint)
+        except OSError as error:
+            for holder in mounts.holders(self.mount.device):
+                log.warning("still used by pid %d (%s): %s", *holder)
+            log.warning("detaching %s: %s", self.plan.mountpoint, error.strerror)
+            probe.umount(self.plan.mountpoint, probe.MNT_DETACH)
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Serves until it is unmounted, told to stop, or signalled; ``ready`` is called once everything answers."""
+        async with trio.open_nursery() as nursery:
+            listener = control.listen(self.files.socket)
+            nursery.start_soon(control.serve, listener, self._handlers())
+            nursery.start_soon(self._signals)
+            nursery.start_soon(self._watch_fuse)
+            nursery.start_soon(self._maintain)
+            ready()
+            await self._stop.wait()
+            nursery.cancel_scope.cancel()
+
+    def close(self) -> None:
+        """Unmounts, syncs, removes the runtime files."""
+        self._undo.close()
+        log.info("unmounted %s", self.plan.mountpoint)
+
+    def _handlers(self) -> Mapping[str, control.Handler]:
+        async def status() -> Mapping[str, Any]:
+            figures: dict[str, Any] = msgspec.to_builtins(self.fuse.statistics())
+            return figures | {"finished": self._finished.is_set()}
+
+        async def sync() -> Mapping[str, Any]:
+            await trio.to_thread.run_sync(self.store.sync)
+            return {}
+
+        async def stop() -> Mapping[str, Any]:
+            self._stop.set()
+            return {}
+
+        return {"status": status, "sync": sync, "stop": stop}
+
+    async def _signals(self) -> None:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGUSR1) as signals:
+            async for number in signals:
+                if number == signal.SIGUSR1:
+                    log_stacks()
+                else:
+                    log.info("stopping on %s", signal.Signals(number).name)
+                    self._stop.set()
+
+    async def _watch_fuse(self) -> None:
+        await trio.to_thread.run_sync(self.fuse.wait_finished, abandon_on_cancel=True)
+        self._finished.set()
+        self._stop.set()
+
+    async def _maintain(self) -> None:
+        maintain = getattr(self.store, "maintain", None)
+        while maintain is not None:
+            await trio.sleep(MAINTAIN_EVERY_S)
+            try:
+                await trio.to_thread.run_sync(maintain)
+            except CtxError as error:
+                log.warning("maintenance failed, trying again: %s", error)
+
+
+def log_stacks() -> None:
+    """Logs what every thread is doing, one line a thread."""
+    for ident, frame in sys._current_frames().items():
+        log.info("stack of thread %d: %s", ident, " | ".join(line.strip() for line in traceback.format_stack(frame)))
+
+
+def serve(plan: Plan, ready: Callable[[], None]) -> None:
+    """Mounts and serves ``plan`` until it ends (``CtxError`` if it cannot be mounted)."""
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    daemon = Daemon(plan)
+    daemon.start()
+    try:
+        trio.run(daemon.run, ready)
+    finally:
+        daemon.close()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """``python -m ctxfs.daemon``: what ``mountctl mount`` starts; it has checked the mountpoint.
+
+    ``--ready-fd`` gets ``ok``, or the exit code and the reason, as one line.
+    """
+    chosen = _parser().parse_args(arguments)
+    store = Path(chosen.store)
+    options = parse_options(chosen.options).kernel
+    plan = Plan(chosen.mountpoint, store, chosen.format, options, chosen.runtime, chosen.log_level, chosen.log_file)
+    logs.configure(plan.log_level, plan.log_file)
+    faulthandler.enable()
+    os.chdir("/")
+    report = _Report(chosen.ready_fd)
+    try:
+        serve(plan, report.ready)
+    except CtxError as error:
+        return report.failed(error.exit_code, str(error))
+    except OSError as error:
+        return report.failed(1, f"cannot mount {plan.mountpoint}: {error.strerror or error}")
+    except Exception as error:
+        log.exception("the daemon failed")
+        return report.failed(EXIT_INTERNAL, f"internal error: {error!r}")
+    return 0
+
+
+class _Report:
+    """Tells who started the daemon, once, how that went; a failure later on is for the log."""
+
+    def __init__(self, descriptor: int | None) -> None:
+        self._descriptor = descriptor
+
+    def ready(self) -> None:
+        self._send("ok\n")
+
+    def failed(self, exit_code: int, reason: str) -> int:
+        log.error("%s", reason)
+        self._send(f"{exit_code} {reason}\n".replace("\n", " ").strip() + "\n")
+        return exit_code
+
+    def _send(self, line: str) -> None:
+        if self._descriptor is not None:
+            with contextlib.suppress(BrokenPipeError), os.fdopen(self._descriptor, "w") as pipe:
+                pipe.write(line)
+            self._descriptor = None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="ctxfs.daemon", description="serves one ctxfs mount in the foreground")
+    parser.add_argument("mountpoint")
+    parser.add_argument("--store", required=True)
+    parser.add_argument("--format", required=True, choices=stores.FORMATS)
+    parser.add_argument("--options", default="")
+    parser.add_argument("--runtime", required=True, type=Path)
+    parser.add_argument("--log-level", default="info", choices=logs.LEVELS)
+    parser.add_argument("--log-file", type=Path)
+    parser.add_argument("--ready-fd", type=int)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""The daemon's log: one line an event, to stderr, the journal or a file; never message contents (spec 4.6)."""
+
+import logging
+import os
+import sys
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+LEVELS = ("debug", "info", "warning", "error")
+FILE_BYTES = 4 << 20
+
+_FORMAT = "%(levelname)s %(name)s: %(message)s"
+
+
+class OneLineFormatter(logging.Formatter):
+    """Keeps a stack on the line of its event, so that a line is an event for every tool that reads the log."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return super().format(record).replace("\n", " | ")
+
+
+def configure(level: str, file: Path | None = None) -> None:
+    """Sends all loggers to ``file``, or to stderr where there is none; times only where nobody else adds them."""
+    handler: logging.Handler
+    if file is None:
+        handler = logging.StreamHandler(sys.stderr)
+    else:
+        handler = RotatingFileHandler(file, maxBytes=FILE_BYTES, backupCount=1, encoding="utf-8")
+        file.chmod(0o600)
+    form = _FORMAT if "JOURNAL_STREAM" in os.environ and file is None else f"%(asctime)s {_FORMAT}"
+    handler.setFormatter(OneLineFormatter(form))
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

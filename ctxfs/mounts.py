@@ -1,0 +1,157 @@
+"""What is mounted: ``/proc/self/mountinfo`` read as the only truth (spec 4.6, design FUSE facts).
+
+Nothing here touches a mount: a look at a stopped or dead one can hang for ever, so whatever has to goes through
+``ctxfs.probe`` (a child with a time limit). No FUSE session, no sockets, no argv.
+"""
+
+import ctypes
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+FSTYPE = "fuse.ctxfs"
+READ_AHEAD_KB = 1024
+
+_ESCAPE = re.compile(r"\\([0-7]{3})")
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_AT_FDCWD = -100
+_AT_NO_AUTOMOUNT = 0x800
+_AT_STATX_DONT_SYNC = 0x4000
+_STATX_BYTES = 256
+_STATX_DEV = 136
+
+
+class Mount(NamedTuple):
+    """One line of mountinfo; ``device`` is ``(major, minor)``, ``source`` a ctxfs mount's store directory."""
+
+    mount_id: int
+    device: tuple[int, int]
+    mountpoint: str
+    fstype: str
+    source: str
+    options: tuple[str, ...]
+
+    @property
+    def owner_uid(self) -> int | None:
+        """The ``user_id`` of a FUSE mount: who may unmount and abort it."""
+        for option in self.options:
+            if option.startswith("user_id="):
+                return int(option.removeprefix("user_id="))
+        return None
+
+
+class Holder(NamedTuple):
+    """A process that keeps a mount busy; ``how``: cwd, root, ``fd N`` or map."""
+
+    pid: int
+    command: str
+    how: str
+
+
+def parse_mountinfo(text: str) -> list[Mount]:
+    """The mounts of a mountinfo file, in its order (later ones cover earlier ones at the same place)."""
+    return [_parse_line(line) for line in text.splitlines() if " - " in line]
+
+
+def _parse_line(line: str) -> Mount:
+    before, _, after = line.partition(" - ")
+    mount_id, _, device, _, mountpoint, options = before.split(" ")[:6]
+    fstype, source, *super_options = after.split(" ", 2)
+    major, minor = device.split(":")
+    every = (*options.split(","), *(",".join(super_options).split(",")))
+    return Mount(int(mount_id), (int(major), int(minor)), _unescape(mountpoint), fstype, _unescape(source), every)
+
+
+def _unescape(text: str) -> str:
+    """mountinfo writes space, tab, newline, backslash and ``#`` as octal."""
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), text)
+
+
+def mounts() -> list[Mount]:
+    """All mounts of this process's mount namespace."""
+    text = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+    return parse_mountinfo(text)
+
+
+def mount_at(mountpoint: str) -> Mount | None:
+    """The mount that is visible at exactly this path, of whatever kind."""
+    return next((mount for mount in reversed(mounts()) if mount.mountpoint == mountpoint), None)
+
+
+def is_mounted(mount: Mount) -> bool:
+    """Whether this very mount is still there."""
+    return any(other.mount_id == mount.mount_id and other.device == mount.device for other in mounts())
+
+
+def ctxfs_mounts() -> list[Mount]:
+    """Every ctxfs mount once, bind mounts of it left out."""
+    found: dict[tuple[int, int], Mount] = {}
+    for mount in mounts():
+        if mount.fstype == FSTYPE:
+            found.setdefault(mount.device, mount)
+    return list(found.values())
+
+
+def set_read_ahead(device: tuple[int, int], kilobytes: int = READ_AHEAD_KB) -> None:
+    """Sets the read-ahead of a mount's backing device; root only (``OSError``)."""
+    Path(f"/sys/class/bdi/{device[0]}:{device[1]}/read_ahead_kb").write_text(f"{kilobytes}\n", encoding="ascii")
+
+
+def device_of(path: str) -> tuple[int, int]:
+    """The device of what ``path`` leads to; for a magic link of ``/proc`` without a request to its file system.
+
+    statx with an empty mask and DONT_SYNC is answered from the inode alone, by FUSE too (``OSError``).
+    """
+    buffer = ctypes.create_string_buffer(_STATX_BYTES)
+    flags = _AT_NO_AUTOMOUNT | _AT_STATX_DONT_SYNC
+    if _LIBC.statx(_AT_FDCWD, os.fsencode(path), flags, 0, buffer) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), path)
+    major, minor = (int.from_bytes(buffer.raw[at : at + 4], "little") for at in (_STATX_DEV, _STATX_DEV + 4))
+    return major, minor
+
+
+def holders(device: tuple[int, int]) -> list[Holder]:
+    """The processes that use a file of that device, as far as the caller may see them."""
+    return [holder for entry in os.scandir("/proc") if entry.name.isdigit() for holder in _uses(entry.name, device)]
+
+
+def _uses(pid: str, device: tuple[int, int]) -> Iterator[Holder]:
+    command = command_of(int(pid))
+    for how, link in _links(pid):
+        try:
+            if device_of(link) == device:
+                yield Holder(int(pid), command, how)
+        except OSError:
+            continue
+    if _maps(pid, device):
+        yield Holder(int(pid), command, "map")
+
+
+def _links(pid: str) -> Iterator[tuple[str, str]]:
+    yield "cwd", f"/proc/{pid}/cwd"
+    yield "root", f"/proc/{pid}/root"
+    try:
+        numbers = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return
+    yield from ((f"fd {number}", f"/proc/{pid}/fd/{number}") for number in numbers)
+
+
+def _maps(pid: str, device: tuple[int, int]) -> bool:
+    wanted = f"{device[0]:02x}:{device[1]:02x}"
+    try:
+        text = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return any(len(fields := line.split(maxsplit=5)) >= 5 and fields[3] == wanted for line in text.splitlines())
+
+
+def command_of(pid: int) -> str:
+    """The process's name, ``?`` if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return "?"

@@ -1,0 +1,66 @@
+"""Mount options: what ``-o`` takes and what of it reaches the kernel (spec 4.6, 1.8). Pure."""
+
+from typing import NamedTuple
+
+from backend.errors import InvalidValue
+
+_KERNEL = frozenset(("ro", "noexec", "noatime", "nodiratime", "relatime", "strictatime", "sync", "dirsync"))
+_ALWAYS = frozenset(("default_permissions", "nosuid", "nodev"))
+_DEFAULTS = frozenset(("rw", "exec", "async", "atime", "diratime", "defaults")) | _ALWAYS
+_FSTAB = frozenset(("auto", "noauto", "user", "nouser", "users", "owner", "group", "nofail", "_netdev"))
+_FSTAB_PREFIXES = ("x-", "comment=")
+_REFUSED = {
+    "suid": "the mount is always nosuid",
+    "dev": "the mount is always nodev",
+    "auto_unmount": "a crash must leave a dead mount, never an empty directory",
+    "max_read": "the kernel refuses it",
+    "nonempty": "the mountpoint must be empty",
+}
+
+
+class MountOptions(NamedTuple):
+    """Parsed ``-o``: options for the kernel, and ctxfs's own (``store=``, ``agent_timeout=`` in seconds)."""
+
+    kernel: frozenset[str]
+    store: str | None = None
+    agent_timeout: int | None = None
+
+
+def parse_options(text: str) -> MountOptions:
+    """Comma-separated mount options; those for fstab and systemd are left out, unknown ones refused by name."""
+    kernel: set[str] = set()
+    own: dict[str, str] = {}
+    for option in filter(None, (part.strip() for part in text.split(","))):
+        key, _, value = option.partition("=")
+        if key in ("store", "agent_timeout"):
+            own[key] = _value_of(key, value)
+        elif key in _REFUSED:
+            raise InvalidValue(f"mount option {key!r}: {_REFUSED[key]}")
+        elif option in _KERNEL or option == "allow_other":
+            kernel.add(option)
+        elif option not in _DEFAULTS | _FSTAB and not option.startswith(_FSTAB_PREFIXES):
+            raise InvalidValue(f"unknown mount option {option!r}")
+    timeout = own.get("agent_timeout")
+    return MountOptions(frozenset(kernel), own.get("store"), None if timeout is None else int(timeout))
+
+
+def _value_of(key: str, value: str) -> str:
+    if (
+        not value
+        or (key == "agent_timeout" and not value.isascii())
+        or (key == "agent_timeout" and not value.isdigit())
+    ):
+        raise InvalidValue(f"mount option {key!r} needs a value" + (" in seconds" if key == "agent_timeout" else ""))
+    return value
+
+
+def fuse_options(store: str, chosen: frozenset[str], *, owner_uid: int | None) -> frozenset[str]:
+    """What the FUSE library is given: for every user if root mounts, else for ``owner_uid`` alone (spec 1.8)."""
+    allow = frozenset(("allow_other",)) if owner_uid is None else frozenset[str]()
+    names = frozenset((f"fsname={_escape(store)}", "subtype=ctxfs"))
+    return _ALWAYS | allow | names | (chosen - {"allow_other"})
+
+
+def _escape(text: str) -> str:
+    """libfuse splits options at commas, and takes a backslash as an escape."""
+    return text.replace("\\", "\\\\").replace(",", "\\,")

@@ -1,0 +1,154 @@
+"""Kernel calls that may hang on a stopped or dead mount, each in a child process with a time limit.
+
+A process stuck in such a call cannot always be killed; then it is left behind and ends when the mount does. Also run
+as a script (``python -I -S probe.py CALL ARGUMENT…``), so it imports only the standard library.
+Implements the "no hang, ever" of spec 4.6.
+"""
+
+import contextlib
+import ctypes
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+TIMEOUT_S = 2.0
+MNT_DETACH = 2
+
+_UMOUNT_NOFOLLOW = 8
+_MS_PRIVATE_REC = (1 << 18) | (1 << 14)
+_CLONE_NEWNS = 0x20000
+_CONNECTIONS = "/sys/fs/fuse/connections"
+
+
+class HungError(TimeoutError):
+    """The call did not come back within its time limit."""
+
+
+def stat(path: str, timeout_s: float = TIMEOUT_S) -> None:
+    """stat(2); raises its ``OSError``, or ``HungError``."""
+    _call("stat", path, timeout_s=timeout_s)
+
+
+def is_empty(path: str, timeout_s: float = TIMEOUT_S) -> bool:
+    """Whether a directory has no entries (``OSError``, ``HungError``)."""
+    try:
+        _call("empty", path, timeout_s=timeout_s)
+    except OSError as error:
+        if error.errno == errno.ENOTEMPTY:
+            return False
+        raise
+    return True
+
+
+def umount(path: str, flags: int = 0, timeout_s: float = TIMEOUT_S) -> None:
+    """umount2(2) as root; as a user ``fusermount3 -u``, since only that may (``OSError``, ``HungError``)."""
+    if os.geteuid() == 0:
+        _call("umount", path, str(flags), timeout_s=timeout_s)
+    else:
+        _fusermount(path, ["-z"] if flags & MNT_DETACH else [], timeout_s)
+
+
+def abort(minor: int, timeout_s: float = TIMEOUT_S) -> None:
+    """Aborts a FUSE connection: every call that waits on it ends (``OSError``, ``HungError``).
+
+    Where the control file system is not mounted, root mounts it for the child alone.
+    """
+    _call("abort", str(minor), timeout_s=timeout_s)
+
+
+def _fusermount(path: str, options: list[str], timeout_s: float) -> None:
+    child = subprocess.Popen(
+        ["fusermount3", "-u", *options, "--", path],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"LC_ALL": "C"},
+    )
+    _, message = _finish(child, path, timeout_s)
+    if child.returncode != 0:
+        number = errno.EBUSY if "busy" in message else errno.EPERM
+        raise OSError(number, message.strip() or os.strerror(number), path)
+
+
+def _call(name: str, *arguments: str, timeout_s: float) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-I", "-S", __file__, name, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    answer, _ = _finish(child, arguments[0], timeout_s)
+    if not answer.strip().isdigit():
+        raise OSError(errno.EIO, f"the {name} call died", arguments[0])
+    if (number := int(answer)) != 0:
+        raise OSError(number, os.strerror(number), arguments[0])
+
+
+def _finish(child: subprocess.Popen[str], what: str, timeout_s: float) -> tuple[str, str]:
+    try:
+        return child.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.communicate(timeout=0.1)
+        raise HungError(errno.ETIMEDOUT, "no answer from the mount", what) from None
+
+
+def _check(result: int) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _do_stat(path: str) -> None:
+    os.stat(path)
+
+
+def _do_empty(path: str) -> None:
+    with os.scandir(path) as entries:
+        if next(entries, None) is not None:
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+
+
+def _do_umount(path: str, flags: str) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    _check(libc.umount2(os.fsencode(path), int(flags) | _UMOUNT_NOFOLLOW))
+
+
+def _do_abort(minor: str) -> None:
+    target = f"{_CONNECTIONS}/{minor}/abort"
+    if not os.path.exists(target) and os.geteuid() == 0:
+        _mount_control()
+    with open(target, "w", encoding="ascii") as file:
+        file.write("1\n")
+
+
+def _mount_control() -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    _check(libc.unshare(_CLONE_NEWNS))
+    _check(libc.mount(None, b"/", None, _MS_PRIVATE_REC, None))
+    _check(libc.mount(b"fusectl", _CONNECTIONS.encode(), b"fusectl", 0, None))
+
+
+_CALLS: dict[str, Callable[..., None]] = {
+    "stat": _do_stat,
+    "empty": _do_empty,
+    "umount": _do_umount,
+    "abort": _do_abort,
+}
+
+
+def _main() -> int:
+    try:
+        _CALLS[sys.argv[1]](*sys.argv[2:])
+    except OSError as error:
+        return error.errno or errno.EIO
+    return 0
+
+
+if __name__ == "__main__":
+    print(_main())

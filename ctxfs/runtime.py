@@ -1,0 +1,114 @@
+"""What a running daemon leaves in its runtime directory, so that commands can judge a mount without touching it.
+
+Per mountpoint: a state file (who serves it), a lock that the daemon holds while it lives, its control socket and, if
+it runs detached, its log. Names are made from the mountpoint, so a restart finds and replaces them. Spec 4.6.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from backend.errors import CtxError
+
+Process = Literal["running", "stopped", "gone"]
+
+_START_TIME_FIELD = 19
+
+
+class AlreadyMounted(CtxError):
+    """Another ctxfs daemon serves this mountpoint (spec 4.6)."""
+
+    exit_code = 5
+
+
+class DaemonState(msgspec.Struct, frozen=True):
+    """Who serves a mountpoint. ``started`` is the process's start time in clock ticks since boot, so that a reused
+    pid is not mistaken for it; ``since`` in seconds since the epoch; ``device`` of the mount; ``log``: where to look.
+    """
+
+    pid: int
+    started: int
+    mountpoint: str
+    store: str
+    format: str
+    version: str
+    device: tuple[int, int]
+    since: int
+    log: str | None
+
+
+class RuntimeFiles:
+    """The runtime files of one mountpoint (a canonical path); ``directory`` is 0755 for root, else 0700."""
+
+    def __init__(self, directory: Path, mountpoint: str) -> None:
+        key = hashlib.sha256(os.fsencode(mountpoint)).hexdigest()[:16]
+        self.directory = directory
+        self.state = directory / f"{key}.json"
+        self.lock = directory / f"{key}.lock"
+        self.socket = directory / f"{key}.sock"
+        self.log = directory / f"{key}.log"
+
+    def make_directory(self) -> None:
+        """Makes the runtime directory; its parent must exist (``OSError``)."""
+        with contextlib.suppress(FileExistsError):
+            self.directory.mkdir(parents=True)
+            self.directory.chmod(0o755 if os.geteuid() == 0 else 0o700)
+        owner = self.directory.lstat().st_uid
+        if owner not in (os.geteuid(), 0):
+            raise PermissionError(f"{self.directory} belongs to uid {owner}")
+
+    def take_lock(self) -> int:
+        """A descriptor that holds the mountpoint's lock until it is closed (``AlreadyMounted``)."""
+        descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise AlreadyMounted("another ctxfs daemon serves this mountpoint: see `mountctl status`") from None
+        return descriptor
+
+    def write_state(self, state: DaemonState) -> None:
+        """Replaces the state file; all may read it, it holds nothing secret."""
+        temporary = self.state.with_suffix(f".{state.pid}.tmp")
+        temporary.write_bytes(msgspec.json.encode(state) + b"\n")
+        temporary.chmod(0o644)
+        temporary.replace(self.state)
+
+    def read_state(self) -> DaemonState | None:
+        """The last daemon's state, None if there is none that can be read."""
+        try:
+            return msgspec.json.decode(self.state.read_bytes(), type=DaemonState)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def clear(self) -> None:
+        """Removes what says that a daemon lives; the lock file stays, its holder may be another one by now."""
+        for path in (self.state, self.socket):
+            path.unlink(missing_ok=True)
+
+
+def start_time(pid: int) -> int:
+    """When a process started, in clock ticks since boot (``OSError`` if there is none)."""
+    return int(_stat_fields(pid)[_START_TIME_FIELD])
+
+
+def process_of(state: DaemonState) -> Process:
+    """What has become of the daemon that wrote ``state``; a zombie is gone."""
+    try:
+        fields = _stat_fields(state.pid)
+    except OSError:
+        return "gone"
+    if int(fields[_START_TIME_FIELD]) != state.started or fields[0] in ("Z", "X"):
+        return "gone"
+    return "stopped" if fields[0] in ("T", "t") else "running"
+
+
+def _stat_fields(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat after the command, which may itself hold spaces and parentheses."""
+    text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    return text.rpartition(")")[2].split()

@@ -1,0 +1,78 @@
+"""Which store a directory holds, and opening it for a mount (spec 4.6, ``--format``)."""
+
+import contextlib
+import errno
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import Literal, cast, get_args
+
+from backend.errors import OpenError, StoreFormat, StoreReadOnly
+from backend.store import Store
+
+Format = Literal["sqlite", "jsonl"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+
+_CONSTRUCTORS: dict[Format, tuple[str, str]] = {
+    "sqlite": ("backend.sqlite", "SqliteStore"),
+    "jsonl": ("backend.jsonl", "JsonlStore"),
+}
+_SQLITE_FILE = "ctxfs.db"
+_JSONL_DIRECTORIES = ("home", "shared")
+_OF_A_FILE_SYSTEM = frozenset(("lost+found",))
+
+
+def detect(directory: Path) -> Format | None:
+    """The format of the store in ``directory``, None for a new one (``StoreFormat``: it holds something else)."""
+    try:
+        names = frozenset(os.listdir(directory)) - _OF_A_FILE_SYSTEM
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError:
+        raise StoreFormat(f"{directory} is not a directory") from None
+    except OSError as error:
+        raise OpenError(f"cannot read the store {directory}: {error.strerror}") from error
+    if _SQLITE_FILE in names:
+        return "sqlite"
+    if any((directory / name).is_dir() for name in _JSONL_DIRECTORIES):
+        return "jsonl"
+    if any(not name.startswith(".") for name in names):
+        raise StoreFormat(f"{directory} is not a ctxfs store and not empty: choose another directory")
+    return None
+
+
+def choose(directory: Path, wanted: Format | None) -> Format:
+    """The format to open: what the store is; for a new one ``wanted`` or sqlite (``StoreFormat``: they differ)."""
+    found = detect(directory)
+    if found is not None and wanted is not None and found != wanted:
+        raise StoreFormat(f"{directory} is a {found} store, not {wanted}: leave out --format, or choose another store")
+    return found or wanted or "sqlite"
+
+
+def make_directory(directory: Path) -> list[Path]:
+    """Makes a missing store directory 0700, its parents too; what was made, innermost first (``OpenError``)."""
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    made: list[Path] = []
+    try:
+        for path in reversed(missing):
+            path.mkdir()
+            made.insert(0, path)
+            path.chmod(0o700 if path == directory else 0o755)
+    except OSError as error:
+        remove_made(made)
+        kind = StoreReadOnly if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM) else OpenError
+        raise kind(f"cannot make the store {directory}: {error.strerror}") from error
+    return made
+
+
+def remove_made(made: list[Path]) -> None:
+    """Takes back ``make_directory``, as far as nothing has been put there."""
+    with contextlib.suppress(OSError):
+        for path in made:
+            path.rmdir()
+
+
+def open_store(directory: Path, form: Format) -> Store:
+    """Opens a store for this process alone (``OpenError`` and its kinds, with the exit codes of spec 4.6)."""
+    module, name = _CONSTRUCTORS[form]
+    return cast(Store, getattr(import_module(module), name).open_now(directory))

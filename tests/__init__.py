@@ -1,0 +1,1 @@
+"""ctxfs's tests, by layer."""

@@ -1,0 +1,1 @@
+"""The commands, run as processes against real mounts (spec 4)."""
