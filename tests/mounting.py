@@ -167,31 +167,51 @@ class TestTookTooLong(BaseException):
     __test__ = False
 
 
+class _Watchdog:
+    """A thread that gives up on the main thread's work: no signal interrupts a call that waits on a FUSE daemon."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.main = threading.get_ident()
+        self.gave_up = False
+        self.reported = False
+        self.over = False
+        self.timer = threading.Timer(seconds, self._give_up)
+        self.timer.daemon = True
+
+    def _give_up(self) -> None:
+        self.gave_up = True
+        for mount in list(_alive):
+            mount.abort()
+        signal.pthread_kill(self.main, signal.SIGALRM)
+
+    def on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        if not self.over:
+            self.report()
+
+    def report(self) -> None:
+        self.reported = True
+        raise TestTookTooLong(f"the test took longer than {self.seconds:g} s; its mounts were aborted")
+
+
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
     """Ends the body after ``seconds``: first every mount is aborted, so that no system call hangs, then it is raised.
 
-    Main thread only. A thread does it, since no signal interrupts a call that waits on a FUSE daemon.
+    Main thread only.
     """
-    main = threading.get_ident()
-
-    def give_up() -> None:
-        for mount in list(_alive):
-            mount.abort()
-        signal.pthread_kill(main, signal.SIGALRM)
-
-    def raise_it(_number: int, _frame: FrameType | None) -> None:
-        raise TestTookTooLong(f"the test took longer than {seconds:g} s; its mounts were aborted")
-
-    before = signal.signal(signal.SIGALRM, raise_it)
-    timer = threading.Timer(seconds, give_up)
-    timer.daemon = True
-    timer.start()
+    watchdog = _Watchdog(seconds)
+    before = signal.signal(signal.SIGALRM, watchdog.on_signal)
+    watchdog.timer.start()
     try:
         yield
     finally:
-        timer.cancel()
+        watchdog.over = True
+        watchdog.timer.cancel()
+        watchdog.timer.join()
         signal.signal(signal.SIGALRM, before)
+        if watchdog.gave_up and not watchdog.reported:
+            watchdog.report()
 
 
 @contextlib.contextmanager
