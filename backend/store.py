@@ -137,7 +137,8 @@ class Line(msgspec.Struct, frozen=True):
     """A validated line: its bytes without the newline and what it changes (``backend.lines`` makes it).
 
     Fields that are None change nothing. ``latest_size`` counts the final newline of latest.md.
-    ``key`` is what a mark is called, the role of a message.
+    ``key`` is what a mark is called, the role of a message. ``before`` is that of a cut from outside: refused
+    (``InvalidValue``) where it is above the number its entry would get (spec 2.4).
     """
 
     stream: Stream
@@ -148,6 +149,7 @@ class Line(msgspec.Struct, frozen=True):
     state: str | None = None
     cwd: str | None = None
     meta: str | None = None
+    before: int | None = None
 
 
 class Row(msgspec.Struct, frozen=True):

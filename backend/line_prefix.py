@@ -1,0 +1,266 @@
+"""Judges a line that is not finished yet, piece by piece (spec 1.4: impossible bytes fail in the write itself).
+
+``LinePrefix`` holds the unfinished rest of one writer and refuses it as soon as no bytes that may follow could make
+it a valid line: at each byte by JSON's grammar, UTF-8, escapes and depth; at the end of each top-level value
+by the rules for that field and for repeated keys; at the end of the object by all of spec 1.5. The cost of many
+small pieces together is linear in their bytes. It keeps the bytes, and little beside them. Not thread-safe.
+"""
+
+import codecs
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from backend.errors import InvalidValue, LineTooLong
+from backend.line_rules import MESSAGE, event_shape
+from backend.lines import BUILT_IN_MARKS, parse_line
+from backend.marks import Marks
+from backend.store import Stream
+from backend.strict_json import MAX_DEPTH, MAX_LINE
+
+_MAX_KEYS = 1024  # beyond so many, a repeated key is found when the object ends
+
+_DIGITS = b"0123456789"
+_HEX = b"0123456789abcdefABCDEF"
+_BLANK = b" \t"
+
+
+def _table(*rules: tuple[str, bytes, str]) -> dict[str, dict[int, str]]:
+    table: dict[str, dict[int, str]] = {}
+    for state, accepted, following in rules:
+        table.setdefault(state, {}).update(dict.fromkeys(accepted, following))
+    return table
+
+
+def _value_rules(state: str) -> tuple[tuple[str, bytes, str], ...]:
+    return (
+        (state, _BLANK, state),
+        (state, b'"', "string"),
+        (state, b"{[", "<open>"),
+        (state, b"-", "minus"),
+        (state, b"0", "zero"),
+        (state, b"123456789", "integer"),
+        (state, b"t", "t"),
+        (state, b"f", "f"),
+        (state, b"n", "n"),
+    )
+
+
+def _literal_rules(word: str) -> tuple[tuple[str, bytes, str], ...]:
+    return tuple(
+        (word[:size], word[size].encode(), word[: size + 1] if size + 1 < len(word) else "<literal>")
+        for size in range(1, len(word))
+    )
+
+
+# What may follow: (state, bytes, next state). States in angle brackets are actions of LinePrefix.
+_NEXT: Mapping[str, Mapping[int, str]] = _table(
+    ("start", _BLANK, "start"),
+    ("start", b"{", "<open>"),
+    ("first key", _BLANK, "first key"),
+    ("first key", b'"', "<key>"),
+    ("first key", b"}", "<close>"),
+    ("next key", _BLANK, "next key"),
+    ("next key", b'"', "<key>"),
+    ("colon", _BLANK, "colon"),
+    ("colon", b":", "<colon>"),
+    *_value_rules("value"),
+    *_value_rules("first item"),
+    ("first item", b"]", "<close>"),
+    ("after", _BLANK, "after"),
+    ("after", b",", "<comma>"),
+    ("after", b"]}", "<close>"),
+    ("done", _BLANK, "done"),
+    ("string", b'"', "<quote>"),
+    ("string", b"\\", "escape"),
+    ("escape", b'"\\/bfnrt', "string"),
+    ("escape", b"u", "hex 1"),
+    # four hex digits that are not 0000, nor a low surrogate
+    ("hex 1", _HEX, "hex 2"),
+    ("hex 1", b"0", "nul 2"),
+    ("hex 1", b"dD", "surrogate 2"),
+    ("hex 2", _HEX, "hex 3"),
+    ("hex 3", _HEX, "hex 4"),
+    ("hex 4", _HEX, "string"),
+    ("nul 2", _HEX, "hex 3"),
+    ("nul 2", b"0", "nul 3"),
+    ("nul 3", _HEX, "hex 4"),
+    ("nul 3", b"0", "nul 4"),
+    ("nul 4", _HEX.replace(b"0", b""), "string"),
+    ("surrogate 2", b"01234567", "hex 3"),
+    ("surrogate 2", b"89abAB", "high 3"),
+    # after a high surrogate only a low one
+    ("high 3", _HEX, "high 4"),
+    ("high 4", _HEX, "pair"),
+    ("pair", b"\\", "pair escape"),
+    ("pair escape", b"u", "low 1"),
+    ("low 1", b"dD", "low 2"),
+    ("low 2", b"cdefCDEF", "hex 3"),
+    ("minus", b"0", "zero"),
+    ("minus", b"123456789", "integer"),
+    ("zero", b".", "point"),
+    ("zero", b"eE", "exponent"),
+    ("integer", _DIGITS, "integer"),
+    ("integer", b".", "point"),
+    ("integer", b"eE", "exponent"),
+    ("point", _DIGITS, "fraction"),
+    ("fraction", _DIGITS, "fraction"),
+    ("fraction", b"eE", "exponent"),
+    ("exponent", b"+-", "exponent sign"),
+    ("exponent", _DIGITS, "power"),
+    ("exponent sign", _DIGITS, "power"),
+    ("power", _DIGITS, "power"),
+    *_literal_rules("true"),
+    *_literal_rules("false"),
+    *_literal_rules("null"),
+)
+_WHOLE_NUMBERS = frozenset(("zero", "integer", "fraction", "power"))
+_STRING_RUN = re.compile(rb'[^"\\\x00-\x1f]*')
+
+
+class LinePrefix:
+    """The unfinished rest of a handle's writes, without any newline."""
+
+    def __init__(self, stream: Stream, *, scope: str | None = None, marks: Marks = BUILT_IN_MARKS) -> None:
+        self._stream: Stream = stream
+        self._scope = scope
+        self._marks = marks
+        self._raw = bytearray()
+        self._utf8 = codecs.getincrementaldecoder("utf-8")()
+        self._state = "start"
+        self._shape = MESSAGE if stream == "messages" else None
+        self._open: list[int] = []
+        self._in_key = False
+        self._key_start = 0
+        self._value_start = 0
+        self._key = ""
+        self._keys: set[str] = set()
+        self._unjudged: dict[str, tuple[int, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+    @property
+    def raw(self) -> bytes:
+        """What was fed so far."""
+        return bytes(self._raw)
+
+    def feed(self, piece: bytes) -> None:
+        """Takes more of the line, or raises ``InvalidValue`` or ``LineTooLong``; after that, drop this object."""
+        start = len(self._raw)
+        if start + len(piece) > MAX_LINE:
+            raise LineTooLong("a line has more than 1 MiB: split the content over several lines")
+        self._check_utf8(piece)
+        self._raw += piece
+        self._scan(start)
+
+    def _check_utf8(self, piece: bytes) -> None:
+        try:
+            self._utf8.decode(piece)
+        except UnicodeDecodeError:
+            raise InvalidValue("a line must be UTF-8") from None
+        pending = self._utf8.getstate()[0]
+        if pending[:1] == b"\xed" and pending[1:2] >= b"\xa0":
+            raise InvalidValue("a line must be UTF-8")
+
+    def _scan(self, position: int) -> None:
+        raw, end = self._raw, len(self._raw)
+        while position < end:
+            if self._state == "string" and (run := _STRING_RUN.match(raw, position)):
+                position = run.end()
+                del run  # its hold on the buffer
+                if position == end:
+                    return
+            following = _NEXT[self._state].get(raw[position])
+            if following is not None:
+                position += 1
+                action = _ACTIONS.get(following)
+                if action is None:
+                    self._state = following
+                else:
+                    action(self, position)
+            elif self._state in _WHOLE_NUMBERS:
+                self._end_value(position)
+            else:
+                raise InvalidValue(f"no line begins like this: byte {position} cannot follow")
+
+    def _open_container(self, position: int) -> None:
+        if len(self._open) == MAX_DEPTH:
+            raise InvalidValue(f"JSON must not nest deeper than {MAX_DEPTH}")
+        self._open.append(self._raw[position - 1])
+        self._state = "first key" if self._open[-1] == ord("{") else "first item"
+
+    def _close_container(self, position: int) -> None:
+        if self._open.pop() != self._raw[position - 1] - 2:  # in ASCII, brackets and braces close 2 above
+            raise InvalidValue("no line begins like this: a bracket is closed by a brace, or the reverse")
+        if self._open:
+            self._end_value(position)
+        else:
+            self._state = "done"
+            parse_line(self._stream, self.raw, scope=self._scope, marks=self._marks)
+
+    def _begin_key(self, position: int) -> None:
+        self._in_key = True
+        self._key_start = position - 1
+        self._state = "string"
+
+    def _end_string(self, position: int) -> None:
+        if not self._in_key:
+            self._end_value(position)
+            return
+        self._in_key = False
+        self._state = "colon"
+        if len(self._open) == 1:
+            self._add_key(str(self._decode(self._key_start, position)))
+
+    def _add_key(self, key: str) -> None:
+        if key in self._keys:
+            raise InvalidValue("a top-level key occurs twice")
+        self._key = key
+        if len(self._keys) < _MAX_KEYS:
+            self._keys.add(key)
+
+    def _begin_value(self, position: int) -> None:
+        if len(self._open) == 1:
+            self._value_start = position
+        self._state = "value"
+
+    def _end_value(self, position: int) -> None:
+        self._state = "after"
+        if len(self._open) == 1 and self._key in self._keys:
+            self._judge(self._key, self._value_start, position)
+
+    def _next(self, _position: int) -> None:
+        self._state = "next key" if self._open[-1] == ord("{") else "value"
+
+    def _judge(self, key: str, start: int, end: int) -> None:
+        """Judges a top-level value by its field's rule: an event's as soon as its type is known."""
+        self._unjudged[key] = (start, end)
+        if self._stream == "events" and key == "type":
+            self._shape = event_shape(self._decode(start, end))
+        if self._shape is None:
+            return
+        for field, span in self._unjudged.items():
+            check = self._shape.check(field)
+            if check and not check.holds(self._decode(*span)):
+                raise InvalidValue(f"{self._stream}.jsonl: {field} must be {check.what}")
+        self._unjudged.clear()
+
+    def _decode(self, start: int, end: int) -> Any:
+        try:
+            return msgspec.json.decode(self._raw[start:end])
+        except msgspec.MsgspecError as error:
+            raise InvalidValue(f"not one JSON object: {error}") from None
+
+
+_ACTIONS: Mapping[str, Callable[[LinePrefix, int], None]] = {
+    "<open>": LinePrefix._open_container,
+    "<close>": LinePrefix._close_container,
+    "<key>": LinePrefix._begin_key,
+    "<quote>": LinePrefix._end_string,
+    "<literal>": LinePrefix._end_value,
+    "<colon>": LinePrefix._begin_value,
+    "<comma>": LinePrefix._next,
+}
