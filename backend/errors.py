@@ -64,6 +64,12 @@ class UnprovableHistory(CtxError):
     """An append to history that cannot be proven (spec 1.5, last point: ``EIO``)."""
 
 
+class SessionArchived(CtxError):
+    """An append to a session that was archived (``EROFS``, spec 1.8)."""
+
+    errno = errno.EROFS
+
+
 class StoreFull(CtxError):
     """The disk below the store is full (``ENOSPC``); nothing was stored."""
 
@@ -139,3 +145,9 @@ class SessionAlreadyExistsError(SessionError):
     def __init__(self, session_id: str) -> None:
         super().__init__(f"session {session_id!r} exists")
         self.session_id = session_id
+
+
+class BranchOutOfRange(SessionError):
+    """A branch beyond its parent's end (``ERANGE``, spec 1.9)."""
+
+    errno = errno.ERANGE

@@ -165,13 +165,13 @@ class Row(msgspec.Struct, frozen=True):
 class Append(msgspec.Struct, frozen=True):
     """Lines for one session, all or nothing. ``expected_n``: refuse unless it has that many entries.
 
-    ``time`` in ms for all lines (imports), else the store's clock.
+    ``time`` in ms for all lines or, as a sequence, for each (imports, the API), else the store's clock.
     """
 
     session: int
     lines: Sequence[Line]
     expected_n: int | None = None
-    time: int | None = None
+    time: int | Sequence[int] | None = None
 
 
 class Appended(msgspec.Struct, frozen=True):
@@ -361,3 +361,11 @@ class FileStore(SpaceStore, SessionFiles, IndexFiles, ArchiveFiles, DefinitionFi
 
 class Store(SessionStore, FileStore, Protocol):
     """What every constructor returns: ``SqliteStore.open(path)``, ``MemoryStore()``, ``JsonlStore.open(dir)``."""
+
+    async def branch(self, header: SessionHeader) -> None:
+        """Creates a session that holds the first ``header.at`` entries of ``header.parent`` by reference (spec 2.8).
+
+        ``SessionNotFoundError``, ``SessionAlreadyExistsError``; ``SessionError`` for ``at`` beyond its end.
+        It has no place.
+        """
+        ...
