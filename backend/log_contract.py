@@ -7,12 +7,12 @@ A store derives from ``LogContract``, implements ``FileStore`` and six primitive
 - ``_header(session)``: its header as stored.
 - ``_headers(parent, limit)``: headers by createdAt descending, then sessionId; ``limit`` None is all.
 - ``_create(header, lines, times)``: a session without a place, and its first entries, in one transaction.
-- ``_branch(header, parent)``: one that holds the first ``header.at`` entries of ``parent`` by reference.
+- ``_branch(header, parent, at)``: one that holds the first ``at`` entries of ``parent`` by reference, in its scope.
 - ``_now_ms()``: the store's clock.
 
-Beside it, functions for the store's own transactions: ``new_header``, ``child_header`` and ``first_row`` make a new
-session, ``judge_append`` and ``judge_branch`` refuse what must be refused before anything is written, ``entry_times``
-are the times of an append's lines, ``listed_key`` is a session's name in by-cwd. All pure.
+Beside it, functions for the store's own transactions: ``new_header``, ``child_header``, ``first_row`` and
+``branch_row`` make a new session, ``judge_append`` and ``judge_branch`` refuse what must be refused before anything is
+written, ``entry_times`` are the times of an append's lines, ``listed_key`` is a session's name in by-cwd. All pure.
 
 Rules that the contract suite pins for every store: each accepted append that holds a line, each creation and each
 branch takes the next ``seq`` of the store. An append without lines changes nothing. by-cwd holds for a key the
@@ -61,7 +61,7 @@ class LogContract(ABC):
     @abstractmethod
     def _create(self, header: SessionHeader, lines: Sequence[Line], times: Sequence[int]) -> None: ...
     @abstractmethod
-    def _branch(self, header: SessionHeader, parent: Session) -> None: ...
+    def _branch(self, header: SessionHeader, parent: Session, at: int) -> None: ...
     @abstractmethod
     def _now_ms(self) -> int: ...
     @abstractmethod
@@ -100,7 +100,7 @@ class LogContract(ABC):
             raise SessionError("a branch needs parent and at")
         parent = self._require(header.parent)
         judge_branch(parent, header.at)
-        self._branch(header, parent)
+        self._branch(header, parent, header.at)
 
     async def list(self, *, parent: str | None = None, limit: int | None = None) -> Sequence[SessionHeader]:
         return self._headers(parent, limit)
@@ -211,6 +211,26 @@ def first_row(
         state_mtime=now_ns,
         cwd_mtime=now_ns,
         meta_mtime=now_ns,
+    )
+
+
+def branch_row(made: Session, then: Session) -> Session:
+    """The row of a branch: ``made`` with what the files of its parent said at that entry (``then``).
+
+    Its mtimes stay those of its creation; a cwd that was recorded counts as recorded by its creation.
+    """
+    return msgspec.structs.replace(
+        made,
+        updated_at=then.updated_at if then.n else made.updated_at,
+        n=then.n,
+        messages_size=then.messages_size,
+        events_size=then.events_size,
+        latest_size=then.latest_size,
+        latest_n=then.latest_n,
+        state=then.state,
+        cwd=then.cwd,
+        cwd_seq=made.seq if then.cwd_seq else 0,
+        meta=then.meta,
     )
 
 
