@@ -5,7 +5,6 @@ Threads: the main thread runs trio (signals, control socket, timers) and never t
 Ends in this order: unmount, FUSE thread, sync and close of the store, runtime files. SIGUSR1 logs every thread's stack.
 """
 
-import argparse
 import contextlib
 import faulthandler
 import logging
@@ -17,16 +16,16 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as package_version
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import trio
 
 from backend.errors import CtxError, StoreFailed
-from ctxfs import control, logs, mounts, probe, stores
+from ctxfs import control_server, logs, mounts, probe, stores
 from ctxfs.fuse_thread import FuseThread
-from ctxfs.options import fuse_options, parse_options
+from ctxfs.options import fuse_options
+from ctxfs.plan import Plan, parse_command
 from ctxfs.runtime import DaemonState, RuntimeFiles, start_time
 
 MAINTAIN_EVERY_S = 1.0
@@ -34,18 +33,6 @@ SWITCH_INTERVAL_S = 0.0005
 EXIT_INTERNAL = 70
 
 log = logging.getLogger("ctxfs.daemon")
-
-
-class Plan(NamedTuple):
-    """What to serve: canonical paths, kernel options, where the runtime files are, ``log_file`` if detached."""
-
-    mountpoint: str
-    store: Path
-    format: stores.Format
-    options: frozenset[str]
-    runtime: Path
-    log_level: str
-    log_file: Path | None
 
 
 def version() -> str:
@@ -121,8 +108,8 @@ class Daemon:
     async def run(self, ready: Callable[[], None]) -> None:
         """Serves until it is unmounted, told to stop, or signalled; ``ready`` is called once everything answers."""
         async with trio.open_nursery() as nursery:
-            listener = control.listen(self.files.socket)
-            nursery.start_soon(control.serve, listener, self._handlers())
+            listener = control_server.listen(self.files.socket)
+            nursery.start_soon(control_server.serve, listener, self._handlers())
             nursery.start_soon(self._signals)
             nursery.start_soon(self._watch_fuse)
             nursery.start_soon(self._maintain)
@@ -135,7 +122,7 @@ class Daemon:
         self._undo.close()
         log.info("unmounted %s", self.plan.mountpoint)
 
-    def _handlers(self) -> Mapping[str, control.Handler]:
+    def _handlers(self) -> Mapping[str, control_server.Handler]:
         async def status() -> Mapping[str, Any]:
             figures: dict[str, Any] = msgspec.to_builtins(self.fuse.statistics())
             return figures | {"finished": self._finished.is_set()}
@@ -196,14 +183,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     ``--ready-fd`` gets ``ok``, or the exit code and the reason, as one line.
     """
-    chosen = _parser().parse_args(arguments)
-    store = Path(chosen.store)
-    options = parse_options(chosen.options).kernel
-    plan = Plan(chosen.mountpoint, store, chosen.format, options, chosen.runtime, chosen.log_level, chosen.log_file)
+    plan, ready = parse_command(sys.argv[1:] if arguments is None else arguments)
     logs.configure(plan.log_level, plan.log_file)
     faulthandler.enable()
     os.chdir("/")
-    report = _Report(chosen.ready_fd)
+    report = _Report(ready)
     try:
         serve(plan, report.ready)
     except CtxError as error:
@@ -235,19 +219,6 @@ class _Report:
             with contextlib.suppress(BrokenPipeError), os.fdopen(self._descriptor, "w") as pipe:
                 pipe.write(line)
             self._descriptor = None
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="ctxfs.daemon", description="serves one ctxfs mount in the foreground")
-    parser.add_argument("mountpoint")
-    parser.add_argument("--store", required=True)
-    parser.add_argument("--format", required=True, choices=stores.FORMATS)
-    parser.add_argument("--options", default="")
-    parser.add_argument("--runtime", required=True, type=Path)
-    parser.add_argument("--log-level", default="info", choices=logs.LEVELS)
-    parser.add_argument("--log-file", type=Path)
-    parser.add_argument("--ready-fd", type=int)
-    return parser
 
 
 if __name__ == "__main__":

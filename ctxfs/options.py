@@ -56,6 +56,8 @@ def _value_of(key: str, value: str) -> str:
 
 def fuse_options(store: str, chosen: frozenset[str], *, owner_uid: int | None) -> frozenset[str]:
     """What the FUSE library is given: for every user if root mounts, else for ``owner_uid`` alone (spec 1.8)."""
+    if owner_uid is not None and "allow_other" in chosen:
+        raise InvalidValue("mount option 'allow_other': a user's mount is for that user alone")
     allow = frozenset(("allow_other",)) if owner_uid is None else frozenset[str]()
     names = frozenset((f"fsname={_escape(store)}", "subtype=ctxfs"))
     return _ALWAYS | allow | names | (chosen - {"allow_other"})

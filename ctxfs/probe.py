@@ -26,9 +26,9 @@ class HungError(TimeoutError):
     """The call did not come back within its time limit."""
 
 
-def stat(path: str, timeout_s: float = TIMEOUT_S) -> None:
-    """stat(2); raises its ``OSError``, or ``HungError``."""
-    _call("stat", path, timeout_s=timeout_s)
+def answers(path: str, timeout_s: float = TIMEOUT_S) -> None:
+    """Asks the file system itself, past every cache (statvfs): its ``OSError``, or ``HungError``."""
+    _call("answers", path, timeout_s=timeout_s)
 
 
 def is_empty(path: str, timeout_s: float = TIMEOUT_S) -> bool:
@@ -40,6 +40,11 @@ def is_empty(path: str, timeout_s: float = TIMEOUT_S) -> bool:
             return False
         raise
     return True
+
+
+def realpath(path: str, timeout_s: float = TIMEOUT_S) -> str:
+    """The path with its links resolved, as far as it exists (``HungError``)."""
+    return _call("realpath", path, timeout_s=timeout_s)
 
 
 def umount(path: str, flags: int = 0, timeout_s: float = TIMEOUT_S) -> None:
@@ -73,19 +78,22 @@ def _fusermount(path: str, options: list[str], timeout_s: float) -> None:
         raise OSError(number, message.strip() or os.strerror(number), path)
 
 
-def _call(name: str, *arguments: str, timeout_s: float) -> None:
+def _call(name: str, *arguments: str, timeout_s: float) -> str:
     child = subprocess.Popen(
         [sys.executable, "-I", "-S", __file__, name, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
+        errors="surrogateescape",
     )
     answer, _ = _finish(child, arguments[0], timeout_s)
-    if not answer.strip().isdigit():
+    number, separator, value = answer.partition(" ")
+    if not separator:
         raise OSError(errno.EIO, f"the {name} call died", arguments[0])
-    if (number := int(answer)) != 0:
-        raise OSError(number, os.strerror(number), arguments[0])
+    if number != "0":
+        raise OSError(int(number), os.strerror(int(number)), arguments[0])
+    return value
 
 
 def _finish(child: subprocess.Popen[str], what: str, timeout_s: float) -> tuple[str, str]:
@@ -104,8 +112,12 @@ def _check(result: int) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def _do_stat(path: str) -> None:
-    os.stat(path)
+def _do_answers(path: str) -> None:
+    try:
+        os.statvfs(path)
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
+            raise
 
 
 def _do_empty(path: str) -> None:
@@ -134,21 +146,23 @@ def _mount_control() -> None:
     _check(libc.mount(b"fusectl", _CONNECTIONS.encode(), b"fusectl", 0, None))
 
 
-_CALLS: dict[str, Callable[..., None]] = {
-    "stat": _do_stat,
+_CALLS: dict[str, Callable[..., str | None]] = {
+    "answers": _do_answers,
     "empty": _do_empty,
+    "realpath": os.path.realpath,
     "umount": _do_umount,
     "abort": _do_abort,
 }
 
 
-def _main() -> int:
+def _main() -> str:
+    """``0 VALUE``, or the errno and a space."""
     try:
-        _CALLS[sys.argv[1]](*sys.argv[2:])
+        value = _CALLS[sys.argv[1]](*sys.argv[2:])
     except OSError as error:
-        return error.errno or errno.EIO
-    return 0
+        return f"{error.errno or errno.EIO} "
+    return f"0 {value or ''}"
 
 
 if __name__ == "__main__":
-    print(_main())
+    sys.stdout.buffer.write(os.fsencode(_main()))

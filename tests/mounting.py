@@ -11,7 +11,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -20,7 +19,9 @@ from pathlib import Path
 from types import FrameType
 
 from ctxfs import mounts, probe
+from ctxfs.plan import Plan, daemon_command
 from ctxfs.runtime import DaemonState, RuntimeFiles
+from ctxfs.stores import Format
 
 TIME_LIMIT_S = 60.0
 START_TIMEOUT_S = 20.0
@@ -34,12 +35,12 @@ _alive: list["RunningMount"] = []
 class RunningMount:
     """A daemon that serves ``path`` from ``store``; the same object can be killed and started again."""
 
-    def __init__(self, base: Path, form: str, options: str) -> None:
+    def __init__(self, base: Path, form: Format, options: frozenset[str]) -> None:
         self.base = base
         self.path = base / "ctx"
         self.store = base / "store"
         self.log = base / "daemon.log"
-        self.form = form
+        self.format = form
         self.options = options
         self.files = RuntimeFiles(base / "run", str(self.path))
         self.environment = os.environ | {"CTXFS_RUNTIME_DIR": str(base / "run"), "CTX_ROOT": str(self.path)}
@@ -72,11 +73,10 @@ class RunningMount:
     def start(self) -> None:
         """Returns when the mount answers."""
         read_end, write_end = os.pipe()
-        command = [sys.executable, "-m", "ctxfs.daemon", str(self.path), "--store", str(self.store)]
-        command += ["--format", self.form, "--options", self.options, "--runtime", str(self.base / "run")]
+        plan = Plan(str(self.path), self.store, self.format, self.options, self.base / "run")
         with self.log.open("ab") as log, os.fdopen(read_end, "rb") as ready:
             self.process = subprocess.Popen(
-                [*command, "--log-level", "info", "--ready-fd", str(write_end)],
+                daemon_command(plan, write_end),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -142,7 +142,9 @@ class RunningMount:
 
 
 @contextlib.contextmanager
-def running_mount(form: str = "sqlite", *, options: str = "", allow: Sequence[str] = ()) -> Iterator[RunningMount]:
+def running_mount(
+    form: Format = "sqlite", *, options: frozenset[str] = frozenset(), allow: Sequence[str] = ()
+) -> Iterator[RunningMount]:
     """A fresh store, mounted; what must hold at its end is claimed at its end."""
     base = Path(tempfile.mkdtemp(prefix="ctxfs-test-", dir=SCRATCH))
     base.chmod(0o755)

@@ -1,0 +1,202 @@
+"""The configuration: every setting, its default and where its value comes from, in one place (spec 4.6).
+
+``/etc/ctxfs/config.toml`` < the user's file < environment ``CTXFS_*`` < options of the command. A key that is not in
+``SETTINGS`` is an error that names file and line, so a typo never means the default.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from backend.errors import CtxError
+from ctxfs import logs, stores
+
+SYSTEM_FILE = Path("/etc/ctxfs/config.toml")
+ENVIRONMENT_PREFIX = "CTXFS_"
+
+
+class ConfigError(CtxError):
+    """A setting that is unknown or cannot be so; the message begins with where it stands."""
+
+
+class Setting(NamedTuple):
+    """One setting: its default for this caller, how a value is checked, and what it is for."""
+
+    key: str
+    default: Callable[[Mapping[str, str]], str | int]
+    check: Callable[[Any], str | int]
+    help: str
+
+
+class Value(NamedTuple):
+    """A setting's value and where it comes from: ``default``, ``FILE:LINE``, ``environment NAME`` or ``option``."""
+
+    value: str | int
+    origin: str
+
+
+class Config(NamedTuple):
+    """The effective configuration; ``values`` has every key of ``SETTINGS``."""
+
+    values: Mapping[str, Value]
+
+    @property
+    def mountpoint(self) -> str:
+        return str(self.values["mountpoint"].value)
+
+    @property
+    def store(self) -> Path:
+        return Path(str(self.values["store"].value))
+
+    @property
+    def format(self) -> stores.Format | None:
+        """The format asked for, None for what the store is."""
+        return next((form for form in stores.FORMATS if form == self.values["format"].value), None)
+
+    @property
+    def options(self) -> str:
+        return str(self.values["options"].value)
+
+    @property
+    def runtime_dir(self) -> Path:
+        return Path(str(self.values["runtime_dir"].value))
+
+    @property
+    def log_level(self) -> str:
+        return str(self.values["log_level"].value)
+
+    @property
+    def umount_timeout(self) -> int:
+        """In seconds."""
+        return int(self.values["umount_timeout"].value)
+
+
+def user_file(environment: Mapping[str, str]) -> Path:
+    """The caller's own configuration file."""
+    return _xdg(environment, "XDG_CONFIG_HOME", ".config") / "ctxfs/config.toml"
+
+
+def runtime_directory(uid: int, environment: Mapping[str, str] | None = None) -> Path:
+    """Where a daemon of that uid keeps its runtime files, unless configured otherwise."""
+    if uid == 0:
+        return Path("/run/ctxfs")
+    if environment and (own := environment.get("XDG_RUNTIME_DIR")):
+        return Path(own) / "ctxfs"
+    login = Path(f"/run/user/{uid}")
+    return login / "ctxfs" if login.is_dir() else Path(f"/tmp/ctxfs-{uid}")
+
+
+def load(options: Mapping[str, str | int | None], environment: Mapping[str, str] = os.environ) -> Config:
+    """The effective configuration; an option that is None was not given (``ConfigError``)."""
+    values = {setting.key: Value(setting.default(environment), "default") for setting in SETTINGS}
+    for file in (SYSTEM_FILE, user_file(environment)):
+        values |= _from_file(file)
+    values |= _from_environment(environment)
+    given = {key: value for key, value in options.items() if value is not None}
+    values |= {key: _checked(key, value, "option") for key, value in given.items()}
+    return Config(values)
+
+
+def _from_file(file: Path) -> dict[str, Value]:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: {error}") from error
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file}: {error}") from error
+    return {key: _checked(key, value, f"{file}:{_line_of(key, text)}") for key, value in table.items()}
+
+
+def _line_of(key: str, text: str) -> int:
+    """The line where a top-level key or table stands; tomllib does not say."""
+    pattern = re.compile(rf"""\s*\[*\s*["']?{re.escape(key)}["']?\s*[=.\]]""")
+    return next((number for number, line in enumerate(text.splitlines(), 1) if pattern.match(line)), 1)
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Value]:
+    names = {name: value for name, value in environment.items() if name.startswith(ENVIRONMENT_PREFIX)}
+    found: dict[str, Value] = {}
+    for name, value in names.items():
+        key = name.removeprefix(ENVIRONMENT_PREFIX).lower()
+        found[key] = _checked(key, int(value) if value.isascii() and value.isdigit() else value, f"environment {name}")
+    return found
+
+
+def _checked(key: str, value: Any, origin: str) -> Value:
+    setting = next((setting for setting in SETTINGS if setting.key == key), None)
+    if setting is None:
+        known = ", ".join(setting.key for setting in SETTINGS)
+        raise ConfigError(f"{origin}: unknown setting {key!r}; known are {known}")
+    try:
+        return Value(setting.check(value), origin)
+    except ValueError as error:
+        raise ConfigError(f"{origin}: {key} {error}") from None
+
+
+def _path(value: Any) -> str:
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise ValueError("must be a path")
+    return os.path.abspath(os.path.expanduser(value))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("must be text")  # noqa: TRY004
+    return value
+
+
+def _seconds(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError("must be a whole number of seconds")
+    return value
+
+
+def _one_of(*choices: str) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        if value not in choices:
+            raise ValueError(f"must be one of {', '.join(choices)}")
+        return str(value)
+
+    return check
+
+
+def _xdg(environment: Mapping[str, str], name: str, default: str) -> Path:
+    own = environment.get(name, "")
+    return Path(own) if own.startswith("/") else Path(environment.get("HOME") or "/") / default
+
+
+def _default_mountpoint(environment: Mapping[str, str]) -> str:
+    return "/ctx" if os.geteuid() == 0 else str(Path(environment.get("HOME") or "/") / "ctx")
+
+
+def _default_store(environment: Mapping[str, str]) -> str:
+    return "/var/lib/ctxfs" if os.geteuid() == 0 else str(_xdg(environment, "XDG_DATA_HOME", ".local/share") / "ctxfs")
+
+
+def _default_runtime(environment: Mapping[str, str]) -> str:
+    return str(runtime_directory(os.geteuid(), environment))
+
+
+SETTINGS = (
+    Setting("mountpoint", _default_mountpoint, _path, "where the tree is shown"),
+    Setting("store", _default_store, _path, "the directory that holds the logs"),
+    Setting("format", lambda _: "auto", _one_of("auto", *stores.FORMATS), "the store's format; auto: what it is"),
+    Setting("options", lambda _: "", _text, "mount options, as after -o"),
+    Setting("runtime_dir", _default_runtime, _path, "control sockets and state of running daemons"),
+    Setting("log_level", lambda _: "info", _one_of(*logs.LEVELS), "the least urgent events that are logged"),
+    Setting("umount_timeout", lambda _: 10, _seconds, "seconds that umount waits for the daemon to end"),
+)
+
+
+def rows(config: Config) -> Iterator[tuple[str, str | int, str, str]]:
+    """``(key, value, origin, help)`` of every setting, for ``mountctl config show``."""
+    for setting in SETTINGS:
+        value = config.values[setting.key]
+        yield setting.key, value.value, value.origin, setting.help

@@ -1,0 +1,66 @@
+"""Whether a ctxfs mount works, judged without touching it as long as that is possible (spec 4.6, status).
+
+The daemon's process comes first, then its control socket; only a mount whose daemon is unknown is probed, in a child
+with a time limit. Each question waits a second at most, so that status answers within two beside a stopped daemon.
+"""
+
+import errno
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from ctxfs import control, mounts, probe
+from ctxfs.config import runtime_directory
+from ctxfs.runtime import DaemonState, Process, RuntimeFiles, process_of
+
+State = Literal["ok", "stopped", "dead"]
+
+ASK_TIMEOUT_S = 1.0
+DEAD = frozenset((errno.ENOTCONN, errno.ECONNABORTED))
+
+
+class Health(NamedTuple):
+    """``daemon`` and ``files`` are None where nobody knows who serves the mount; ``figures`` is what it answered."""
+
+    mount: mounts.Mount
+    state: State
+    daemon: DaemonState | None = None
+    files: RuntimeFiles | None = None
+    figures: dict[str, Any] | None = None
+
+
+def examine(mount: mounts.Mount, runtime_dir: Path) -> Health:
+    """The health of one mount; ``runtime_dir`` is looked through before the places its owner's daemons use."""
+    daemon, files = _daemon_of(mount, (runtime_dir, runtime_directory(mount.owner_uid or 0)))
+    if daemon is None or files is None:
+        return Health(mount, _probed(mount))
+    process: Process = process_of(daemon)
+    if process != "running":
+        return Health(mount, "dead" if process == "gone" else "stopped", daemon, files)
+    try:
+        figures = control.ask(files.socket, "status", ASK_TIMEOUT_S)
+    except control.ControlError:
+        return Health(mount, _probed(mount), daemon, files)
+    return Health(mount, "dead" if figures.get("finished") else "ok", daemon, files, figures)
+
+
+def _daemon_of(
+    mount: mounts.Mount, directories: Sequence[Path]
+) -> tuple[DaemonState, RuntimeFiles] | tuple[None, None]:
+    for directory in directories:
+        files = RuntimeFiles(directory, mount.mountpoint)
+        state = files.read_state()
+        if state is not None and state.device == mount.device:
+            return state, files
+    return None, None
+
+
+def _probed(mount: mounts.Mount) -> State:
+    """By asking it: a mount that refuses the caller works."""
+    try:
+        probe.answers(mount.mountpoint, ASK_TIMEOUT_S)
+    except probe.HungError:
+        return "stopped"
+    except OSError as error:
+        return "dead" if error.errno in DEAD else "ok"
+    return "ok"

@@ -1,0 +1,118 @@
+"""Getting a mountpoint ready, or saying why it cannot be used (spec 4.6, exit codes 3–6). Changes nothing on failure.
+
+A dead mount is cleaned away only if it is ours: of type fuse.ctxfs, by this user (root: anyone's), its daemon gone.
+"""
+
+import contextlib
+import errno
+import os
+from pathlib import Path
+
+from backend.errors import CtxError
+from ctxfs import mounts, probe
+from ctxfs.health import DEAD, Health, examine
+from ctxfs.runtime import AlreadyMounted
+
+
+class MountpointMissing(CtxError):
+    """The mountpoint is not a directory and cannot be made."""
+
+    exit_code = 3
+
+
+class MountpointNotEmpty(CtxError):
+    """Mounting would hide what is there."""
+
+    exit_code = 4
+
+
+class DeadMountInTheWay(CtxError):
+    """A mount that does not answer and is not ours to remove."""
+
+    exit_code = 6
+
+
+def canonical(path: str) -> str:
+    """The mountpoint as mountinfo names it, its links resolved; never hangs (``DeadMountInTheWay``)."""
+    absolute = os.path.abspath(path)
+    if mounts.mount_at(absolute) is not None:
+        return absolute
+    try:
+        return probe.realpath(absolute)
+    except probe.HungError:
+        raise DeadMountInTheWay(f"{absolute} lies below a mount that does not answer") from None
+
+
+def prepare(mountpoint: str, runtime_dir: Path) -> list[Path]:
+    """Makes a canonical mountpoint usable; what had to be made (its last component or nothing)."""
+    while (mount := mounts.mount_at(mountpoint)) is not None:
+        if mount.fstype == mounts.FSTYPE:
+            _clear_own(mount, runtime_dir)
+        else:
+            _refuse_dead(mount)
+            break
+    try:
+        if not probe.is_empty(mountpoint):
+            raise MountpointNotEmpty(f"{mountpoint} is not empty: mounting would hide what is in it")
+    except FileNotFoundError:
+        return [_make(mountpoint)]
+    except NotADirectoryError:
+        raise MountpointMissing(f"{mountpoint} is not a directory") from None
+    except PermissionError as error:
+        raise MountpointMissing(f"{mountpoint}: {error.strerror}") from error
+    except probe.HungError:
+        raise DeadMountInTheWay(f"{mountpoint} lies below a mount that does not answer") from None
+    return []
+
+
+def remove_dead(health: Health) -> None:
+    """Aborts a dead mount's connection and takes it out of the tree; its daemon must be gone (``OSError``).
+
+    The abort comes first: while a process holds a descriptor of the connection, every look at the mount hangs.
+    """
+    with contextlib.suppress(OSError):
+        probe.abort(health.mount.device[1])
+    probe.umount(health.mount.mountpoint, probe.MNT_DETACH)
+    if health.files is not None:
+        health.files.clear()
+
+
+def _clear_own(mount: mounts.Mount, runtime_dir: Path) -> None:
+    health = examine(mount, runtime_dir)
+    where = f"{mount.mountpoint} (store {mount.source})"
+    if health.state != "dead":
+        stopped = "; its daemon is stopped" if health.state == "stopped" else ""
+        raise AlreadyMounted(f"{where} is already mounted{stopped}: see `mountctl status`")
+    if os.geteuid() not in (0, mount.owner_uid):
+        raise DeadMountInTheWay(f"{where} is a dead mount of uid {mount.owner_uid}, who must unmount it")
+    try:
+        remove_dead(health)
+    except OSError as error:
+        raise DeadMountInTheWay(f"{where} is a dead mount and cannot be removed: {error.strerror}") from error
+
+
+def _refuse_dead(mount: mounts.Mount) -> None:
+    try:
+        probe.answers(mount.mountpoint)
+    except probe.HungError:
+        reason = "does not answer"
+    except OSError as error:
+        if error.errno not in DEAD:
+            return
+        reason = "is dead"
+    else:
+        return
+    raise DeadMountInTheWay(
+        f"{mount.mountpoint}: a {mount.fstype} mount there {reason}; it is not ours, unmount it first"
+    )
+
+
+def _make(mountpoint: str) -> Path:
+    path = Path(mountpoint)
+    try:
+        path.mkdir()
+        path.chmod(0o755)
+    except OSError as error:
+        hint = ": make its parent first" if error.errno == errno.ENOENT else ""
+        raise MountpointMissing(f"cannot make {mountpoint}: {error.strerror}{hint}") from error
+    return path

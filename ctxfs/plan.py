@@ -1,0 +1,48 @@
+"""What a daemon is to serve, and the command line that carries it from ``mountctl mount`` to the daemon's process."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ctxfs import logs, stores
+
+
+class Plan(NamedTuple):
+    """Canonical paths, kernel options, where the runtime files are; ``log_file`` where it is detached."""
+
+    mountpoint: str
+    store: Path
+    format: stores.Format
+    options: frozenset[str]
+    runtime: Path
+    log_level: str = "info"
+    log_file: Path | None = None
+
+
+def daemon_command(plan: Plan, ready: int) -> list[str]:
+    """The argv of a daemon that serves ``plan`` and reports on the descriptor ``ready``."""
+    command = [sys.executable, "-m", "ctxfs.daemon", plan.mountpoint, "--store", str(plan.store)]
+    command += ["--format", plan.format, "--options", ",".join(sorted(plan.options)), "--runtime", str(plan.runtime)]
+    command += ["--log-level", plan.log_level, "--ready-fd", str(ready)]
+    return command if plan.log_file is None else [*command, "--log-file", str(plan.log_file)]
+
+
+def parse_command(arguments: Sequence[str]) -> tuple[Plan, int | None]:
+    """The inverse of ``daemon_command``, without the interpreter and the module: ``(plan, ready)``."""
+    parser = argparse.ArgumentParser(prog="ctxfs.daemon", description="serves one ctxfs mount in the foreground")
+    parser.add_argument("mountpoint")
+    parser.add_argument("--store", required=True, type=Path)
+    parser.add_argument("--format", required=True, choices=stores.FORMATS)
+    parser.add_argument("--options", default="")
+    parser.add_argument("--runtime", required=True, type=Path)
+    parser.add_argument("--log-level", default="info", choices=logs.LEVELS)
+    parser.add_argument("--log-file", type=Path)
+    parser.add_argument("--ready-fd", type=int)
+    chosen = parser.parse_args(arguments)
+    options = frozenset(filter(None, chosen.options.split(",")))
+    plan = Plan(
+        chosen.mountpoint, chosen.store, chosen.format, options, chosen.runtime, chosen.log_level, chosen.log_file
+    )
+    return plan, chosen.ready_fd

@@ -1,0 +1,139 @@
+"""What both programs share: finding the command, its options and help, exit codes, errors on stderr (spec 4).
+
+A program is a table of names → module, or a table of its own (``agent``, ``session``). Only the module of the command
+that is called is imported, and a module may offer ``quick(arguments)`` to answer its plainest form without argparse,
+so this module imports next to nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+    from types import ModuleType
+
+OK, ERROR, USAGE, DENIED, UNAVAILABLE, INTERNAL = 0, 1, 2, 13, 69, 70
+INTERRUPTED = 130
+
+
+class Command:
+    """A leaf of a program's table: the module that has ``DESCRIPTION``, ``add_arguments`` and ``run``."""
+
+    __slots__ = ("help", "module")
+
+    def __init__(self, module: str, help: str) -> None:
+        self.module = module
+        self.help = help
+
+
+class Group:
+    """A named set of commands."""
+
+    __slots__ = ("commands", "help")
+
+    def __init__(self, help: str, commands: Mapping[str, Command | Group]) -> None:
+        self.help = help
+        self.commands = commands
+
+
+class Failure(Exception):
+    """Ends a command: a message for stderr and an exit code (spec 4)."""
+
+    def __init__(self, message: str, exit_code: int = ERROR) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def run(program: str, root: Group, arguments: Sequence[str]) -> int:
+    """Runs one command line; whatever happens becomes an exit code and at most one line on stderr."""
+    try:
+        return _dispatch(program, root, list(arguments))
+    except Failure as failure:
+        return complain(program, str(failure), failure.exit_code)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else ERROR
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return ERROR
+    except Exception as error:
+        return complain(program, *_explained(error))
+
+
+def complain(program: str, message: str, exit_code: int) -> int:
+    """Prints an error the way both programs do."""
+    sys.stdout.flush()
+    print(f"{program}: {message}", file=sys.stderr)
+    return exit_code
+
+
+def _explained(error: Exception) -> tuple[str, int]:
+    from backend.errors import CtxError
+
+    if isinstance(error, CtxError):
+        return str(error), error.exit_code
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if isinstance(error.filename, str) else ""
+        return f"{where}{error.strerror or error}", DENIED if isinstance(error, PermissionError) else ERROR
+    if os.environ.get("CTX_TRACEBACK"):
+        raise error
+    return f"internal error: {error!r} (CTX_TRACEBACK=1 shows where)", INTERNAL
+
+
+def _dispatch(program: str, group: Group, arguments: list[str]) -> int:
+    words = [program]
+    while True:
+        if not arguments:
+            print(overview(words, group), file=sys.stderr)
+            return USAGE
+        word = arguments.pop(0)
+        if word in ("-h", "--help"):
+            print(overview(words, group))
+            return OK
+        found = group.commands.get(word)
+        if found is None:
+            raise Failure(f"unknown command {' '.join([*words[1:], word])!r}: see `{' '.join(words)} --help`", USAGE)
+        words.append(word)
+        if isinstance(found, Command):
+            return _call(words, _module(found), arguments)
+        group = found
+
+
+def _module(command: Command) -> ModuleType:
+    return __import__(command.module, fromlist=("run",))
+
+
+def _call(words: list[str], module: ModuleType, arguments: list[str]) -> int:
+    quick = getattr(module, "quick", None)
+    if quick is not None and (code := quick(arguments)) is not None:
+        return int(code)
+    parsed = parser_of(words, module).parse_args(arguments)
+    return int(module.run(parsed))
+
+
+def parser_of(words: list[str], module: ModuleType) -> argparse.ArgumentParser:
+    """The options of one command; abbreviations are off, so that a typo is never taken for another option."""
+    import argparse
+
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> None:  # type: ignore[override]
+            raise Failure(f"{message}: see `{self.prog} --help`", USAGE)
+
+    parser = Parser(prog=" ".join(words), description=module.DESCRIPTION, allow_abbrev=False)
+    module.add_arguments(parser)
+    return parser
+
+
+def overview(words: list[str], group: Group) -> str:
+    """The help of a group: one line a command."""
+    width = max(map(len, group.commands))
+    rows = [f"  {name:<{width}}  {entry.help}" for name, entry in group.commands.items()]
+    title = " ".join(words)
+    return "\n".join(
+        [f"usage: {title} COMMAND …", "", group.help, "", *rows, "", f"`{title} COMMAND --help` says more."]
+    )

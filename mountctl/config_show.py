@@ -1,0 +1,23 @@
+"""``mountctl config show``: the effective configuration and where each value comes from (spec 4.6)."""
+
+import argparse
+import json
+
+from ctxfs.config import load, rows
+from mountctl.cli import OK
+from mountctl.text import table
+
+DESCRIPTION = "Shows every setting, its value, and where that comes from."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="one JSON object: {SETTING: {value, origin}}")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    settings = list(rows(load({})))
+    if arguments.json:
+        print(json.dumps({key: {"value": value, "origin": origin} for key, value, origin, _ in settings}))
+    else:
+        print(table(("setting", "value", "from", "is"), [(key, str(value), *rest) for key, value, *rest in settings]))
+    return OK

@@ -1,0 +1,30 @@
+"""``mountctl``: mounting, unmounting and watching ctxfs, for admins (spec 4.6)."""
+
+import sys
+
+from mountctl.cli import Command, Group, run
+
+PROGRAM = Group(
+    "Mounts and watches ctxfs, the file system of agents' session histories.",
+    {
+        "mount": Command("mountctl.mount", "mount a store and return when it answers"),
+        "umount": Command("mountctl.umount", "sync, unmount and end the daemon"),
+        "status": Command("mountctl.status", "show every ctxfs mount and whether it works"),
+        "config": Group(
+            "Shows and checks the configuration.",
+            {
+                "show": Command("mountctl.config_show", "show every setting and where it comes from"),
+                "check": Command("mountctl.config_check", "check the configuration files and the environment"),
+            },
+        ),
+    },
+)
+
+
+def main() -> int:
+    """The console script."""
+    return run("mountctl", PROGRAM, sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

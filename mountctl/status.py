@@ -1,0 +1,80 @@
+"""``mountctl status``: every ctxfs mount and whether it works; never hangs on one (spec 4.6)."""
+
+import argparse
+import json
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from ctxfs import mounts
+from ctxfs.health import Health, examine
+from mountctl.cli import OK, UNAVAILABLE
+from mountctl.settings import config_of
+from mountctl.text import duration_text, escaped_name, styled
+
+DESCRIPTION = "Shows every ctxfs mount, who serves it and what it has done. Exit code 69 if one is dead."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help='one JSON object: {"mounts": […]}')
+
+
+def run(arguments: argparse.Namespace) -> int:
+    check = partial(examine, runtime_dir=config_of(arguments).runtime_dir)
+    with ThreadPoolExecutor(16) as pool:
+        found = list(pool.map(check, mounts.ctxfs_mounts()))
+    if arguments.json:
+        print(json.dumps({"mounts": [as_json(health) for health in found]}))
+    else:
+        print("\n\n".join(map(_paragraph, found)) or "no ctxfs mount")
+    return UNAVAILABLE if any(health.state == "dead" for health in found) else OK
+
+
+def as_json(health: Health) -> dict[str, Any]:
+    """One mount in the shape of spec 4.6; what only its daemon knows is null or empty if that does not answer."""
+    daemon, figures = health.daemon, health.figures or {}
+    return {
+        "mountpoint": health.mount.mountpoint,
+        "state": health.state,
+        "store": health.mount.source,
+        "pid": daemon.pid if daemon else None,
+        "version": daemon.version if daemon else None,
+        "uptime_s": max(0, int(time.time()) - daemon.since) if daemon and health.state != "dead" else None,
+        "sessions": figures.get("sessions"),
+        "requests": figures.get("requests", {}),
+        "dropped_rests": figures.get("dropped_rests", 0),
+        "errors": figures.get("errors", {}),
+        "last_error": figures.get("last_error"),
+    }
+
+
+_COLOURS = {"ok": "32", "stopped": "33", "dead": "31"}
+_NEXT = {
+    "stopped": "its daemon does not run: kill -CONT {pid}, or mountctl umount --lazy {mountpoint}",
+    "dead": "its daemon is gone: mountctl mount {mountpoint} cleans up and mounts again, mountctl umount {mountpoint}",
+}
+
+
+def _paragraph(health: Health) -> str:
+    facts = as_json(health)
+    lines = [f"{escaped_name(facts['mountpoint'])}  {styled(health.state, _COLOURS[health.state])}"]
+    lines.append(f"  store     {escaped_name(facts['store'])}")
+    if facts["pid"] is not None:
+        uptime = "" if facts["uptime_s"] is None else f", up {duration_text(facts['uptime_s'])}"
+        lines.append(f"  daemon    pid {facts['pid']}, version {facts['version']}{uptime}")
+    if health.figures is not None:
+        lines.append(f"  sessions  {facts['sessions']}")
+        lines.append(f"  requests  {_counts(facts['requests'])}")
+        lines.append(f"  errors    {_counts(facts['errors'])}; dropped rests {facts['dropped_rests']}")
+        lines.append(f"  last      {escaped_name(facts['last_error'] or 'no error')}")
+    if health.daemon is not None and health.daemon.log is not None:
+        lines.append(f"  log       {escaped_name(health.daemon.log)}")
+    if health.state in _NEXT:
+        lines.append("  " + _NEXT[health.state].format(pid=facts["pid"], mountpoint=escaped_name(facts["mountpoint"])))
+    return "\n".join(lines)
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in sorted(counts.items())) or "none"

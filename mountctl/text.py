@@ -1,0 +1,69 @@
+"""Printing for people: escaping what must not reach a terminal, tables, colours (spec 4)."""
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_BREAKS = re.compile(r"[\t\n]")
+
+
+def escaped(text: str) -> str:
+    """``text`` without control characters, its line breaks and tabs kept: each becomes ``\\xNN`` or ``\\uNNNN``."""
+    return _CONTROL.sub(_escape, text)
+
+
+def escaped_name(text: str) -> str:
+    """A name on one line: line breaks and tabs are escaped too."""
+    return _BREAKS.sub(_escape, escaped(text))
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def is_terminal() -> bool:
+    """Whether stdout is one."""
+    return sys.stdout.isatty()
+
+
+def has_colour() -> bool:
+    """Whether colours may be printed (``NO_COLOR`` honoured)."""
+    return is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def styled(text: str, code: str) -> str:
+    """``text`` in an SGR style where colours may be printed."""
+    return f"\x1b[{code}m{text}\x1b[0m" if has_colour() else text
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Aligned columns under titles on a terminal; elsewhere tab-separated rows without titles, for ``cut``."""
+    cells = [[escaped_name(cell) for cell in row] for row in rows]
+    if not is_terminal():
+        return "\n".join("\t".join(row) for row in cells)
+    cells.insert(0, list(titles))
+    widths = [max(len(row[column]) for row in cells) for column in range(len(titles))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
+    )
+
+
+def bytes_text(count: int) -> str:
+    """A size for people: ``812 B``, ``4.1 MiB``."""
+    value, unit = float(count), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):  # noqa: B007
+        if value < 1024:
+            break
+        value /= 1024
+    return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def duration_text(seconds: int) -> str:
+    """A time span for people: ``42s``, ``3h12m``, ``5d4h``."""
+    for unit, size, smaller in (("d", 86400, 3600), ("h", 3600, 60), ("m", 60, 1)):
+        if seconds >= size:
+            return f"{seconds // size}{unit}{seconds % size // smaller}{'hms'['dhm'.index(unit)]}"
+    return f"{seconds}s"
