@@ -1,0 +1,373 @@
+"""Ordinary directories of the mount, kept on the store's disk as they are (spec 1.2, 1.8).
+
+``DiskOperations`` has the handlers of ``pyfuse3.Operations`` for inodes and file handles with ``DISK_TAG`` set; the
+dispatcher in front of it sends it those and no other. They raise ``OSError`` only; turning that into an answer is
+the dispatcher's (one boundary for errors).
+
+Who may do what has been checked by the kernel (``default_permissions``) against the attributes shown here, before
+a request arrives. What is left to do here is what the kernel expects of a file system: new files belong to the
+caller, setgid directories hand down their group, truncation by ``open`` clears setuid and setgid. The umask has been
+applied, and setuid and setgid are cleared on write, truncate and chown by a setattr that the kernel sends, as long
+as no file is opened with ``direct_io`` (it skips that).
+
+Only the daemon changes the disk, so the kernel may keep names, attributes and pages (an hour, ``keep_cache``).
+
+Runs on the FUSE thread only. Nothing here awaits, but for ``fsync`` and ``fsyncdir``: they await ``offload``.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import pyfuse3
+from pyfuse3 import EntryAttributes, FileInfo, ReaddirToken, RequestContext, SetattrFields, StatvfsData
+
+from ctxfs.files.passthrough_calls import RENAME_EXCHANGE, RENAME_NOREPLACE, set_times
+from ctxfs.files.passthrough_directory import DirectoryStream
+from ctxfs.files.passthrough_inodes import DISK_TAG, Inode
+from ctxfs.files.passthrough_roots import Roots
+from ctxfs.files.passthrough_tree import DiskTree, leaf, through
+
+TIMEOUT = 3600.0
+_FLAGS = os.O_ACCMODE | os.O_TRUNC | os.O_SYNC | os.O_DSYNC | os.O_NOATIME
+_KINDS = (stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK)
+_DOTS = (b".", b"..")
+_ACL = b"system.posix_acl_"
+
+Offload = Callable[[Callable[[], None]], Awaitable[None]]
+
+
+async def inline(call: Callable[[], None]) -> None:
+    """The ``Offload`` that calls at once and lets every other request wait."""
+    call()
+
+
+class DiskOperations:
+    """Handlers for everything below the roots on the disk under ``base`` (spec 1.8).
+
+    ``as_root``: new files are given to the caller; otherwise everything is the daemon's user's.
+    ``invalidate(inode)`` drops the attributes the kernel has of an inode; called inside handlers.
+    ``offload(call)`` runs a call that waits for the disk where it holds up nobody, and raises what it raised.
+    """
+
+    def __init__(
+        self, base: Path, *, as_root: bool, invalidate: Callable[[int], None], offload: Offload = inline
+    ) -> None:
+        self._tree = DiskTree(base)
+        self._roots = Roots(self._tree)
+        self._give = _give if as_root else _leave
+        self._invalidate = invalidate
+        self._offload = offload
+        self._streams: dict[int, DirectoryStream] = {}
+
+    def close(self) -> None:
+        """Gives up the descriptors of the tree; the mount must be gone."""
+        self._tree.close()
+
+    # Roots
+
+    def root_inode(self, key: str) -> int:
+        """The inode of a root by its path below ``base``, the same while the mount lives; ``FileNotFoundError``."""
+        return self._roots.find(key).number
+
+    def make_root(self, key: str, uid: int, gid: int, mode: int) -> int:
+        """Makes a root (an existing one stays as it is) with parents 0700; -1 is the daemon's uid or gid."""
+        return self._roots.make(key, uid, gid, mode).number
+
+    def root_is_empty(self, key: str) -> bool:
+        """Whether nothing is in a root; ``FileNotFoundError``."""
+        return self._roots.is_empty(key)
+
+    def remove_root(self, key: str) -> None:
+        """Removes an empty root, and the directories above it that are empty then; ``OSError(ENOTEMPTY)``."""
+        self._roots.remove(key)
+
+    # Names
+
+    async def lookup(self, parent_inode: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
+        return self._found(self._tree.table[parent_inode], leaf(name))
+
+    def _found(self, parent: Inode, name: bytes) -> EntryAttributes:
+        inode, attributes = self._tree.look_up(parent, name)
+        inode.lookups += 1
+        return _entry(inode, attributes)
+
+    async def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
+        for number, lookups in inode_list:
+            if number in self._tree.table:
+                self._tree.forget(self._tree.table[number], lookups)
+
+    async def readlink(self, inode: int, ctx: RequestContext) -> bytes:
+        with self._tree.held(self._tree.table[inode]) as fd:
+            return os.readlink(b"", dir_fd=fd)
+
+    async def mknod(self, parent_inode: int, name: bytes, mode: int, rdev: int, ctx: RequestContext) -> EntryAttributes:
+        if stat.S_IFMT(mode) not in _KINDS:
+            raise _error(errno.EPERM)
+        parent = self._tree.table[parent_inode]
+        os.mknod(leaf(name), mode, dir_fd=self._tree.directory(parent))
+        return self._made(parent, name, mode, ctx, os.unlink)
+
+    async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
+        parent = self._tree.table[parent_inode]
+        os.mkdir(leaf(name), mode, dir_fd=self._tree.directory(parent))
+        return self._made(parent, name, mode, ctx, os.rmdir)
+
+    async def symlink(self, parent_inode: int, name: bytes, target: bytes, ctx: RequestContext) -> EntryAttributes:
+        parent = self._tree.table[parent_inode]
+        os.symlink(target, leaf(name), dir_fd=self._tree.directory(parent))
+        return self._made(parent, name, stat.S_IFLNK, ctx, os.unlink)
+
+    def _made(
+        self, parent: Inode, name: bytes, mode: int, ctx: RequestContext, undo: Callable[..., None]
+    ) -> EntryAttributes:
+        directory = self._tree.directory(parent)
+        try:
+            fd = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=directory)
+            try:
+                self._give(fd, mode, ctx, os.fstat(directory))
+            finally:
+                os.close(fd)
+            return self._found(parent, name)
+        except OSError:
+            undo(name, dir_fd=directory)
+            raise
+
+    async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
+        parent = self._tree.table[parent_inode]
+        with self._tree.unlinking(parent, leaf(name)):
+            os.unlink(name, dir_fd=self._tree.directory(parent))
+
+    async def rmdir(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
+        parent = self._tree.table[parent_inode]
+        with self._tree.unlinking(parent, leaf(name)):
+            os.rmdir(name, dir_fd=self._tree.directory(parent))
+
+    async def link(self, inode: int, new_parent_inode: int, new_name: bytes, ctx: RequestContext) -> EntryAttributes:
+        new_parent = self._tree.table[new_parent_inode]
+        directory = self._tree.directory(new_parent)
+        with self._tree.held(self._tree.table[inode]) as fd:
+            os.link(through(fd), leaf(new_name), dst_dir_fd=directory, follow_symlinks=True)
+        return self._found(new_parent, new_name)
+
+    async def rename(  # noqa: PLR0917
+        self,
+        parent_inode: int,
+        name: bytes,
+        new_parent_inode: int,
+        new_name: bytes,
+        flags: int,
+        ctx: RequestContext,
+    ) -> None:
+        if flags not in (0, RENAME_NOREPLACE, RENAME_EXCHANGE):
+            raise _error(errno.EINVAL)
+        parent, new_parent = self._tree.table[parent_inode], self._tree.table[new_parent_inode]
+        self._tree.rename(parent, leaf(name), new_parent, leaf(new_name), flags)
+
+    # Attributes
+
+    async def getattr(self, inode: int, ctx: RequestContext) -> EntryAttributes:
+        known = self._tree.table[inode]
+        return _entry(known, self._tree.stat(known))
+
+    async def setattr(
+        self,
+        inode: int,
+        attr: EntryAttributes,
+        fields: SetattrFields,
+        fh: int | None,
+        ctx: RequestContext,
+    ) -> EntryAttributes:
+        known = self._tree.table[inode]
+        with self._tree.held(known) as fd:
+            path = through(fd)
+            if fields.update_uid or fields.update_gid:
+                # Before the mode: a change of owner clears setuid and setgid.
+                os.chown(path, attr.st_uid if fields.update_uid else -1, attr.st_gid if fields.update_gid else -1)
+            if fields.update_mode:
+                os.chmod(path, stat.S_IMODE(attr.st_mode))
+            if fields.update_size:
+                os.truncate(path if fh is None else _descriptor(fh), attr.st_size)
+            if fields.update_atime or fields.update_mtime:
+                set_times(
+                    path,
+                    attr.st_atime_ns if fields.update_atime else None,
+                    attr.st_mtime_ns if fields.update_mtime else None,
+                )
+            return _entry(known, os.fstat(fd))
+
+    async def statfs(self, ctx: RequestContext) -> StatvfsData:
+        disk = os.fstatvfs(self._tree.directory(self._tree.base))
+        answer = StatvfsData()
+        for field in ("bsize", "frsize", "blocks", "bfree", "bavail", "files", "ffree", "favail", "namemax"):
+            setattr(answer, f"f_{field}", getattr(disk, f"f_{field}"))
+        return answer
+
+    async def setxattr(self, inode: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
+        with self._tree.held(self._tree.table[inode]) as fd:
+            os.setxattr(through(fd), _attribute(name), value)
+
+    async def getxattr(self, inode: int, name: bytes, ctx: RequestContext) -> bytes:
+        with self._tree.held(self._tree.table[inode]) as fd:
+            return os.getxattr(through(fd), _attribute(name))
+
+    async def listxattr(self, inode: int, ctx: RequestContext) -> list[bytes]:
+        with self._tree.held(self._tree.table[inode]) as fd:
+            names = map(os.fsencode, os.listxattr(through(fd)))
+        hidden = (_ACL,) if ctx.uid == 0 else (_ACL, b"trusted.")
+        return [name for name in names if not name.startswith(hidden)]
+
+    async def removexattr(self, inode: int, name: bytes, ctx: RequestContext) -> None:
+        with self._tree.held(self._tree.table[inode]) as fd:
+            os.removexattr(through(fd), _attribute(name))
+
+    # Open files
+
+    async def create(
+        self, parent_inode: int, name: bytes, mode: int, flags: int, ctx: RequestContext
+    ) -> tuple[FileInfo, EntryAttributes]:
+        parent = self._tree.table[parent_inode]
+        new = flags & _FLAGS | os.O_CREAT | os.O_EXCL
+        try:
+            fd = os.open(leaf(name), new, stat.S_IMODE(mode), dir_fd=self._tree.directory(parent))
+        except FileExistsError:
+            # The kernel did not know of it and has not checked the caller's rights: it must look again.
+            raise _error(errno.EEXIST if flags & os.O_EXCL else errno.ESTALE) from None
+        try:
+            entry = self._made(parent, name, mode, ctx, os.unlink)
+        except OSError:
+            os.close(fd)
+            raise
+        return FileInfo(fh=DISK_TAG | fd, keep_cache=True), entry
+
+    async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
+        known = self._tree.table[inode]
+        if known.kind != stat.S_IFREG:
+            raise _error(errno.EOPNOTSUPP)
+        with self._tree.held(known) as held:
+            if flags & os.O_TRUNC:
+                self._drop_privileges(known, held, ctx)
+            # No O_APPEND: the kernel sends the offset, and writes mapped pages back through any handle.
+            fd = os.open(through(held), flags & _FLAGS)
+        return FileInfo(fh=DISK_TAG | fd, keep_cache=True)
+
+    def _drop_privileges(self, inode: Inode, held: int, ctx: RequestContext) -> None:
+        mode = os.fstat(held).st_mode
+        dropped = stat.S_ISUID | stat.S_ISGID if mode & stat.S_IXGRP else stat.S_ISUID
+        if mode & dropped and ctx.uid != 0:
+            os.chmod(through(held), stat.S_IMODE(mode & ~dropped))
+            self._invalidate(inode.number)
+
+    async def read(self, fh: int, off: int, size: int) -> bytes:
+        return os.pread(_descriptor(fh), size, off)
+
+    async def write(self, fh: int, off: int, buf: bytes) -> int:
+        return os.pwrite(_descriptor(fh), buf, off)
+
+    async def flush(self, fh: int) -> None:
+        """Nothing is held back here."""
+
+    async def release(self, fh: int) -> None:
+        os.close(_descriptor(fh))
+
+    async def fsync(self, fh: int, datasync: bool) -> None:
+        call = os.fdatasync if datasync else os.fsync
+        await self._offload(partial(call, _descriptor(fh)))
+
+    # Open directories
+
+    async def opendir(self, inode: int, ctx: RequestContext) -> int:
+        known = self._tree.table[inode]
+        fd = os.open(through(self._tree.directory(known)), os.O_RDONLY | os.O_DIRECTORY)
+        self._streams[fd] = DirectoryStream(known, fd)
+        return DISK_TAG | fd
+
+    async def readdir(self, fh: int, start_id: int, token: ReaddirToken) -> None:
+        stream = self._streams[_descriptor(fh)]
+        stream.seek(start_id)
+        entry = EntryAttributes()
+        while (next_entry := stream.peek()) is not None:
+            name, position = next_entry
+            inode = self._list(stream, name, entry)
+            if inode is not None:
+                if not pyfuse3.readdir_reply(token, name, entry, position):
+                    self._tree.forget(inode, 0)
+                    return
+                inode.lookups += name not in _DOTS
+            stream.advance()
+
+    def _list(self, stream: DirectoryStream, name: bytes, entry: EntryAttributes) -> Inode | None:
+        """Fills ``entry`` for a name of a listing; None if the name is gone."""
+        if name in _DOTS:
+            # The kernel takes number and type of these, and neither attributes nor a lookup.
+            above = stream.inode.parent if name == b".." else None
+            inode = above or stream.inode
+            entry.st_ino, entry.st_mode = inode.number, stat.S_IFDIR
+            return inode
+        try:
+            attributes = os.stat(name, dir_fd=stream.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        inode = self._tree.table.learn(stream.inode, name, attributes)
+        _fill(entry, inode, attributes)
+        return inode
+
+    async def releasedir(self, fh: int) -> None:
+        os.close(self._streams.pop(_descriptor(fh)).fd)
+
+    async def fsyncdir(self, fh: int, datasync: bool) -> None:
+        await self.fsync(fh, datasync)
+
+
+def _error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
+
+
+def _descriptor(fh: int) -> int:
+    return fh & ~DISK_TAG
+
+
+def _attribute(name: bytes) -> bytes:
+    if name.startswith(_ACL):
+        raise _error(errno.EOPNOTSUPP)
+    return name
+
+
+def _give(fd: int, mode: int, ctx: RequestContext, directory: os.stat_result) -> None:
+    """Makes a new file the caller's."""
+    gid = directory.st_gid if directory.st_mode & stat.S_ISGID else ctx.gid
+    os.chown(through(fd), ctx.uid, gid)
+    _leave(fd, mode, ctx, directory)
+
+
+def _leave(fd: int, mode: int, ctx: RequestContext, directory: os.stat_result) -> None:  # noqa: ARG001
+    """Gives a new file its mode, whatever the daemon's umask and the change of owner made of it."""
+    inherited = directory.st_mode & stat.S_ISGID if stat.S_ISDIR(mode) else 0
+    wanted = stat.S_IMODE(mode) | inherited
+    if not stat.S_ISLNK(mode) and stat.S_IMODE(os.fstat(fd).st_mode) != wanted:
+        os.chmod(through(fd), wanted)
+
+
+def _entry(inode: Inode, attributes: os.stat_result) -> EntryAttributes:
+    entry = EntryAttributes()
+    _fill(entry, inode, attributes)
+    return entry
+
+
+def _fill(entry: EntryAttributes, inode: Inode, attributes: os.stat_result) -> None:
+    entry.st_ino = inode.number
+    entry.entry_timeout = entry.attr_timeout = TIMEOUT
+    entry.st_mode = attributes.st_mode
+    entry.st_nlink = attributes.st_nlink
+    entry.st_uid = attributes.st_uid
+    entry.st_gid = attributes.st_gid
+    entry.st_rdev = attributes.st_rdev
+    entry.st_size = attributes.st_size
+    entry.st_blksize = attributes.st_blksize
+    entry.st_blocks = attributes.st_blocks
+    entry.st_atime_ns = attributes.st_atime_ns
+    entry.st_mtime_ns = attributes.st_mtime_ns
+    entry.st_ctime_ns = attributes.st_ctime_ns

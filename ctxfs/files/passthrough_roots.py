@@ -1,0 +1,101 @@
+"""Where ordinary directories begin on the disk: ``home/<uid>/agent/<agent>/data`` and its like (spec 1.2, 1.8).
+
+A *root* is named by its key, its path below the base with ``/`` between the parts. The directories above it are the
+daemon's alone (0700). What the kernel may do in a root is up to its own owner, group and mode on the disk.
+
+Used by the FUSE thread only.
+"""
+
+import os
+from contextlib import suppress
+
+from ctxfs.files.passthrough_calls import RENAME_NOREPLACE, read_entries, rename
+from ctxfs.files.passthrough_inodes import Inode
+from ctxfs.files.passthrough_tree import DiskTree, leaf, stale, through
+
+_DOTS = (b".", b"..")
+
+
+class Roots:
+    """Finds, makes and removes roots. ``found`` ones stay known as long as the mount lives or until removed."""
+
+    def __init__(self, tree: DiskTree) -> None:
+        self._tree = tree
+        self._found: dict[str, Inode] = {}
+
+    def find(self, key: str) -> Inode:
+        """The root called ``key``; ``FileNotFoundError`` if the disk has none."""
+        root = self._found.get(key)
+        if root is None:
+            root = self._tree.base
+            for name in _parts(key):
+                root, _ = self._tree.look_up(root, name)
+            root.lookups += 1
+            self._found[key] = root
+        return root
+
+    def make(self, key: str, uid: int, gid: int, mode: int) -> Inode:
+        """Makes a root and what is missing above it; an existing one stays as it is (safe to repeat after a crash).
+
+        A uid or gid of -1 is that of the daemon.
+        """
+        *above, name = _parts(key)
+        parent = self._tree.base
+        for part in above:
+            with suppress(FileExistsError):
+                os.mkdir(part, 0o700, dir_fd=self._tree.directory(parent))
+            parent, _ = self._tree.look_up(parent, part)
+        with suppress(FileExistsError):
+            _make_owned(self._tree.directory(parent), name, uid, gid, mode)
+        return self.find(key)
+
+    def is_empty(self, key: str) -> bool:
+        """Whether nothing is in the root called ``key``."""
+        fd = os.open(through(self._tree.directory(self.find(key))), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            while entries := read_entries(fd):
+                if any(entry.name not in _DOTS for entry in entries):
+                    return False
+        finally:
+            os.close(fd)
+        return True
+
+    def remove(self, key: str) -> None:
+        """Removes an empty root, and what is empty above it; ``OSError(ENOTEMPTY)`` if something is in it."""
+        root = self.find(key)
+        above = self._remove_empty(root)
+        del self._found[key]
+        self._tree.forget(root, 1)
+        with suppress(OSError):
+            while above is not self._tree.base:
+                above = self._remove_empty(above)
+
+    def _remove_empty(self, directory: Inode) -> Inode:
+        parent, name = directory.parent, directory.name
+        if parent is None:
+            raise stale()
+        with self._tree.unlinking(parent, name):
+            os.rmdir(name, dir_fd=self._tree.directory(parent))
+        return parent
+
+
+def _parts(key: str) -> list[bytes]:
+    return [leaf(os.fsencode(part)) for part in key.split("/")]
+
+
+def _make_owned(parent: int, name: bytes, uid: int, gid: int, mode: int) -> None:
+    # Made under another name, so that a root is never seen with the wrong owner, whenever the daemon dies.
+    unfinished = b"." + name
+    with suppress(FileExistsError):
+        os.mkdir(unfinished, 0o700, dir_fd=parent)
+    fd = os.open(unfinished, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    try:
+        os.chown(through(fd), uid, gid)
+        os.chmod(through(fd), mode)
+    finally:
+        os.close(fd)
+    try:
+        rename(parent, unfinished, parent, name, RENAME_NOREPLACE)
+    except FileExistsError:
+        os.rmdir(unfinished, dir_fd=parent)
+        raise
