@@ -1,0 +1,103 @@
+"""What a durable store still says after it was closed and opened again."""
+
+from backend.entries import NewMark, NewMessage
+from backend.lines import meta_line, state_line
+from tests.contract.harness import Harness, cd, header, say, wait
+
+
+def filled(at: Harness) -> None:
+    at.store.add_space("shared/team", 0, 500, 0o2770)
+    one, two, three = (at.session(name) for name in ("one", "two", "three"))
+    at.append(one, say("x", "assistant"), cd("/work"), state_line("idle", "done"))
+    at.append(two, cd("/work"), meta_line({"client": "c", "scope": "private"}), time=77)
+    at.append(one, say("y"))
+    at.store.branch_session(one.id, 2, "child")
+    at.append(three, say("z"))
+    at.store.archive_session(three.id, at.archive().id)
+    at.store.set_mapping(at.owner.id, "by-hash", "abc", "two")
+    at.store.set_current(at.owner.id, "two")
+    at.store.write_snapshot(one.id, "AGENTS.md", b"snapshot\n")
+    agent = at.store.add_definition("agent", "coder")
+    at.store.set_definition_value(agent, "exec", b"[]\n")
+    wait(at.store.create, header("x", title="t", origin={"a": 1}), [NewMessage({"role": "user"}), NewMark("m", 1)])
+
+
+def everything(at: Harness) -> list[object]:
+    store, owner = at.store, at.owner.id
+    sessions = [*store.sessions(owner), *store.archived_sessions(at.archive().id)]
+    ids = [row.session_id for row in wait(store.list)]
+    [agent] = store.definitions("agent")
+    return [
+        [list(store.spaces("home/")), list(store.spaces("shared/"))],
+        [at.owner_now(), at.listed(), list(store.archive_directories("home/1000", None))],
+        sessions,
+        [list(store.mappings(owner, kind)) for kind in ("by-cwd", "by-hash", "by-uuid")],
+        [(at.stream(row, "messages"), at.stream(row, "events"), store.latest(row.id)) for row in sessions],
+        [list(store.rows(row.id)) for row in sessions],
+        [(store.snapshot(row.id, "AGENTS.md"), store.snapshot(row.id, "SKILLS.md")) for row in sessions],
+        [agent, store.definition_value(agent[0], "exec")],
+        [(wait(store.head, name), list(wait(store.read, name))) for name in ids],
+    ]
+
+
+def test_everything_is_as_it_was(durable: Harness) -> None:
+    filled(durable)
+    before = everything(durable)
+    durable.reopen()
+    assert everything(durable) == before
+
+
+def test_closing_with_nothing_written_changes_nothing(durable: Harness) -> None:
+    filled(durable)
+    before = everything(durable)
+    durable.reopen()
+    durable.reopen()
+    assert everything(durable) == before
+
+
+def test_mtimes_and_sequences_go_on_rising_under_a_clock_that_went_back(durable: Harness) -> None:
+    session = durable.session("one")
+    last = durable.append(session, say("x", "assistant"), cd("/work")).session
+    durable.clock.pass_seconds(-3600)
+    durable.reopen()
+    now = durable.append(session, say("y", "assistant"), cd("/other")).session
+    for field in ("messages_mtime", "events_mtime", "latest_mtime", "cwd_mtime", "seq", "cwd_seq"):
+        assert getattr(now, field) > getattr(last, field), field
+
+
+def test_ids_are_not_used_again_after_a_restart(durable: Harness) -> None:
+    durable.session("current")
+    gone = durable.session("one")
+    durable.store.delete_session(gone.id)
+    durable.reopen()
+    assert durable.session("one").id > gone.id
+
+
+def test_appends_go_on_after_a_restart(durable: Harness) -> None:
+    session = durable.session("one")
+    durable.append(session, say("a"), cd("/work"))
+    child = durable.store.branch_session(session.id, 1, "child")
+    durable.reopen()
+    durable.append(session, say("b"), expected_n=2)
+    durable.append(child, say("c"), expected_n=1)
+    assert durable.stream(session, "messages") == say("a").raw + b"\n" + say("b").raw + b"\n"
+    assert durable.stream(child, "messages") == say("a").raw + b"\n" + say("c").raw + b"\n"
+
+
+def test_a_child_outlives_its_parent_and_a_restart(durable: Harness) -> None:
+    durable.session("current")
+    parent = durable.session("parent")
+    durable.append(parent, say("a"), say("b"))
+    child = durable.store.branch_session(parent.id, 1, "child")
+    durable.store.delete_session(parent.id)
+    durable.reopen()
+    assert durable.stream(child, "messages") == say("a").raw + b"\n"
+    durable.append(child, say("c"))
+    durable.reopen()
+    assert durable.stream(child, "messages") == say("a").raw + b"\n" + say("c").raw + b"\n"
+
+
+def test_sync_returns(durable: Harness) -> None:
+    durable.append(durable.session("one"), say("a"))
+    durable.store.sync()
+    durable.store.sync()
