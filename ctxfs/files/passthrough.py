@@ -85,6 +85,28 @@ class DiskOperations:
         """Removes an empty root, and the directories above it that are empty then; ``OSError(ENOTEMPTY)``."""
         self._roots.remove(key)
 
+    def look_up_root(self, key: str) -> EntryAttributes:
+        """A root that the kernel will remember; ``FileNotFoundError``."""
+        root = self._roots.find(key)
+        root.lookups += 1
+        return _entry(root, self._tree.stat(root))
+
+    def list_root(self, key: str, name: bytes, offset: int, token: ReaddirToken) -> bool:
+        """Lists a root in a directory that is not on the disk; False where it does not fit any more."""
+        root = self._roots.find(key)
+        if not pyfuse3.readdir_reply(token, name, _entry(root, self._tree.stat(root)), offset):
+            return False
+        root.lookups += 1
+        return True
+
+    def change_root(self, key: str, uid: int, gid: int, mode: int) -> None:
+        """Gives a root away."""
+        root = self._roots.find(key)
+        with self._tree.held(root) as fd:
+            os.chown(through(fd), uid, gid)
+            os.chmod(through(fd), mode)
+        self._invalidate(root.number)
+
     # Names
 
     async def lookup(self, parent_inode: int, name: bytes, ctx: RequestContext) -> EntryAttributes:

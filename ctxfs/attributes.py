@@ -1,0 +1,67 @@
+"""``EntryAttributes`` of the tree's files; they never depend on the caller (spec 1.8)."""
+
+import stat
+from typing import TYPE_CHECKING
+
+from pyfuse3 import EntryAttributes
+
+from ctxfs.content import Content
+from ctxfs.files.temporaries import Temporary
+from ctxfs.inodes import Kind, Node, inode_of
+from ctxfs.kernel_cache import TIMEOUT_S
+from ctxfs.subjects import SpaceSubject
+from ctxfs.tree import Entry
+
+if TYPE_CHECKING:
+    from ctxfs.core import Core
+
+BLOCK = 4096
+
+
+def fill(core: "Core", content: Content, entry: Entry, attributes: EntryAttributes) -> EntryAttributes:
+    """Writes the attributes of ``entry`` into ``attributes`` (listings reuse one object)."""
+    row, access = entry.row, entry.access
+    pending = entry.node in core.pending and row.exists is not None and not row.exists(core, entry.subject)
+    timeout = 0 if pending else TIMEOUT_S
+    _fill(
+        attributes,
+        inode=inode_of(entry.node),
+        mode=mode_of(entry),
+        owner=(access.uid, access.gid),
+        size=0 if pending or row.is_directory else content.size(entry),
+        mtime=core.subjects.started_ns if pending else row.mtime(core, entry.subject),
+    )
+    attributes.entry_timeout = attributes.attr_timeout = timeout
+    return attributes
+
+
+def mode_of(entry: Entry) -> int:
+    """Type and permission bits; a shared space's are the admin's."""
+    if entry.node.kind is Kind.SHARED_SPACE and isinstance(entry.subject, SpaceSubject):
+        return stat.S_IFDIR | (entry.subject.mode or 0)
+    return entry.row.modes.of(entry.access)
+
+
+def fill_temporary(temporary: Temporary, attributes: EntryAttributes) -> EntryAttributes:
+    """Of a temporary: private to its uid, never cached by name (spec 1.4)."""
+    _fill(
+        attributes,
+        inode=inode_of(Node(Kind.TEMPORARY, temporary.id)),
+        mode=stat.S_IFREG | 0o600,
+        owner=(temporary.uid, temporary.gid),
+        size=len(temporary.content),
+        mtime=temporary.mtime,
+    )
+    attributes.entry_timeout = attributes.attr_timeout = 0
+    return attributes
+
+
+def _fill(attributes: EntryAttributes, *, inode: int, mode: int, owner: tuple[int, int], size: int, mtime: int) -> None:
+    attributes.st_ino = inode
+    attributes.st_mode = mode
+    attributes.st_nlink = 2 if stat.S_ISDIR(mode) else 1
+    attributes.st_uid, attributes.st_gid = owner
+    attributes.st_size = size
+    attributes.st_blksize = BLOCK
+    attributes.st_blocks = (size + 511) // 512
+    attributes.st_atime_ns = attributes.st_mtime_ns = attributes.st_ctime_ns = mtime

@@ -1,0 +1,95 @@
+"""Group commit and fsync for the FUSE thread: the one way by which lines reach the store (design, Commit policy).
+
+An append is queued and its handler parks; when no more requests are waiting, one transaction takes all that is
+queued, the kernel is told, and all are answered. So concurrent writers share a commit, and a lone one waits for
+nothing. ``sync`` waits on a thread of its own; all who wait when it starts share one.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+
+from backend.store import Append, Appended, FileStore
+from ctxfs.loop import Future, Loop
+from ctxfs.statistics import Health
+
+
+class Commits:
+    """Belongs to the loop's thread; ``close`` ends the sync thread."""
+
+    def __init__(self, loop: Loop, store: FileStore, health: Health, published: Callable[[Appended], None]) -> None:
+        self._loop = loop
+        self._store = store
+        self._health = health
+        self._published = published
+        self._queue: list[tuple[Append, Future[Appended]]] = []
+        self._syncs: list[Future[None]] = []
+        self._sync_wanted = threading.Semaphore(0)
+        self._closed = False
+        self._thread = threading.Thread(target=self._sync_forever, name="ctxfs-sync", daemon=True)
+        self._thread.start()
+        loop.idle = self.commit
+
+    def append(self, append: Append) -> Future[Appended]:
+        """Queues an append; the future is its result, or raises why it was refused."""
+        result: Future[Appended] = Future(self._loop)
+        self._queue.append((append, result))
+        return result
+
+    def commit(self) -> bool:
+        """Commits what is queued; False where nothing was."""
+        if not self._queue:
+            return False
+        queue, self._queue = self._queue, []
+        for (_, future), result in zip(queue, self._append([append for append, _ in queue]), strict=True):
+            if isinstance(result, Appended):
+                self._health.recovered()
+                self._published(result)
+                future.set(result)
+            else:
+                future.fail(result)
+        return True
+
+    def _append(self, batch: Sequence[Append]) -> Sequence[Appended | Exception]:
+        # A handler waits for each result, so what the store raises is theirs, never the loop's end.
+        try:
+            return self._store.append(batch)
+        except Exception as error:
+            return [error] * len(batch)
+
+    async def sync(self) -> None:
+        """Returns when everything committed so far is on disk."""
+        synced: Future[None] = Future(self._loop)
+        self._syncs.append(synced)
+        self._sync_wanted.release()
+        await synced
+
+    def close(self) -> None:
+        self._closed = True
+        self._sync_wanted.release()
+        self._thread.join()
+
+    def _sync_forever(self) -> None:
+        while True:
+            self._sync_wanted.acquire()
+            if self._closed:
+                return
+            # list.append and this swap are atomic under the GIL; who comes later waits for the next round.
+            waiting, self._syncs = self._syncs, []
+            if waiting:
+                self._sync(waiting)
+
+    def _sync(self, waiting: list[Future[None]]) -> None:
+        failure: Exception | None = None
+        try:
+            self._store.sync()
+        except Exception as error:
+            failure = error
+        self._loop.call_soon_threadsafe(lambda: _settle(waiting, failure))
+
+
+def _settle(waiting: list[Future[None]], failure: Exception | None) -> None:
+    for future in waiting:
+        if failure is None:
+            future.set(None)
+        else:
+            future.fail(failure)

@@ -1,0 +1,109 @@
+"""Handlers for open files of the tree: they make a handle (``ctxfs.files``), which answers everything else."""
+
+import errno
+import os
+import select
+
+import pyfuse3
+from pyfuse3 import EntryAttributes, FileInfo, FUSEError, RequestContext
+
+from ctxfs.attributes import fill_temporary
+from ctxfs.files.handles import Handle, Opening
+from ctxfs.files.snapshots import put_snapshot
+from ctxfs.files.temporaries import Temporary, TemporaryHandle
+from ctxfs.inodes import Kind, inode_of
+from ctxfs.name_operations import NameOperations, text_of
+from ctxfs.privacy import check_space
+from ctxfs.tree import Entry
+
+ALWAYS_READY = select.POLLIN | select.POLLOUT
+
+
+class TreeOperations(NameOperations):
+    """All handlers for files of the table."""
+
+    async def create(
+        self, parent_inode: int, name: bytes, mode: int, flags: int, ctx: RequestContext
+    ) -> tuple[FileInfo, EntryAttributes]:
+        directory, text = self._directory(parent_inode), text_of(name)
+        self._check_change(directory, ctx)
+        entry = self._tree.named(directory, text, ctx.uid)
+        if entry is None:
+            return self._create_temporary(directory, text, flags, ctx)
+        if self._tree.present(entry):
+            return self._open(entry, flags, ctx, inode_of(entry.node)), self._known(entry)
+        if not entry.row.creatable:
+            raise FUSEError(errno.EACCES)
+        if entry.row.removable:
+            put_snapshot(self._core, entry.node, b"")
+        opened = self._open(entry, flags | os.O_RDWR, ctx, inode_of(entry.node))
+        return opened, self._known(entry)
+
+    def _create_temporary(
+        self, directory: Entry, name: str, flags: int, ctx: RequestContext
+    ) -> tuple[FileInfo, EntryAttributes]:
+        if directory.row.temporaries is None:
+            raise FUSEError(errno.EACCES if directory.node.kind is Kind.BY_CWD else errno.EPERM)
+        if not directory.row.temporaries(name):
+            raise FUSEError(errno.EINVAL)
+        parent = inode_of(directory.node)
+        temporary = self._core.temporaries.find(parent, ctx.uid, name)
+        if temporary is None:
+            temporary = self._core.temporaries.create(parent, ctx.uid, ctx.gid, name)
+        temporary.lookups += 1
+        return self._open_temporary(temporary, flags, ctx), fill_temporary(temporary, EntryAttributes())
+
+    def _open_temporary(self, temporary: Temporary, flags: int, ctx: RequestContext) -> FileInfo:
+        if ctx.uid not in (0, temporary.uid):
+            raise FUSEError(errno.EACCES)
+        if flags & os.O_TRUNC:
+            self._core.temporaries.resize(temporary, 0)
+        inode = inode_of(temporary.node)
+        opening = Opening(self._core, self._content, inode, temporary.node, ctx.uid, flags)
+        return self._opened(TemporaryHandle(opening), direct=True)
+
+    async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
+        node = self._content.target(inode)
+        if node.kind is Kind.TEMPORARY:
+            return self._open_temporary(self._core.temporaries.get(node.id), flags, ctx)
+        return self._open(self._tree.entry(node), flags, ctx, inode)
+
+    def _open(self, entry: Entry, flags: int, ctx: RequestContext, inode: int) -> FileInfo:
+        check_space(entry.access, ctx.uid)
+        opening = Opening(self._core, self._content, inode, entry.node, ctx.uid, flags)
+        if flags & os.O_ACCMODE == os.O_RDONLY and not flags & os.O_TRUNC:
+            return self._opened(Handle(opening), direct=False)
+        if entry.access.archived:
+            raise FUSEError(errno.EROFS)
+        if entry.row.open is None:
+            raise FUSEError(errno.EACCES)
+        handle = entry.row.open(opening)
+        if flags & os.O_TRUNC:
+            handle.truncate_at_open()
+        return self._opened(handle, direct=True)
+
+    def _opened(self, handle: Handle, *, direct: bool) -> FileInfo:
+        number = self._new_handle()
+        self._handles[number] = handle
+        return FileInfo(fh=number, direct_io=direct, keep_cache=not direct)
+
+    async def read(self, fh: int, off: int, size: int) -> bytes:
+        return await self._handles[fh].read(off, size)
+
+    async def write(self, fh: int, off: int, buf: bytes) -> int:
+        return await self._handles[fh].write(off, buf)
+
+    async def flush(self, fh: int) -> None:
+        await self._handles[fh].flush()
+
+    async def fsync(self, fh: int, datasync: bool) -> None:
+        await self._handles[fh].fsync()
+
+    async def release(self, fh: int) -> None:
+        self._handles.pop(fh).release()
+
+    async def poll(self, inode: int, fh: int, poll_handle: pyfuse3.PollHandle | None, ctx: RequestContext) -> int:
+        """Always readable and writable; ``POLLPRI`` when the file grew since this handle last asked (spec 1.10)."""
+        handle = self._handles[fh]
+        self._core.kernel.watch(inode_of(self._content.target(inode)), handle.watcher)
+        return ALWAYS_READY | select.POLLPRI if handle.watcher.ask(poll_handle) else ALWAYS_READY

@@ -1,0 +1,194 @@
+"""Writing messages.jsonl and events.jsonl: whole valid lines at the end, and nothing else (spec 1.4, Log files).
+
+A request is validated whole, then appended whole. What has no newline yet is held back by its handle. Replacing a
+log by content that begins with all it has is an append of the rest.
+"""
+
+import errno
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pyfuse3 import FUSEError
+
+from backend.errors import InvalidValue, SessionConflictError, UnprovableHistory
+from backend.line_prefix import LinePrefix
+from backend.lines import parse_lines
+from backend.store import Append, Appended, FileStore, Line, Session, Stream
+from ctxfs.files.handles import Opening, Writer
+from ctxfs.inodes import Kind, Node
+
+if TYPE_CHECKING:
+    from ctxfs.core import Core
+
+log = logging.getLogger("ctxfs")
+
+STREAMS: dict[Kind, Stream] = {Kind.MESSAGES: "messages", Kind.EVENTS: "events"}
+_COMPARE = 1 << 20
+
+
+def stream_size(session: Session, stream: Stream) -> int:
+    """Bytes of a log file."""
+    return session.messages_size if stream == "messages" else session.events_size
+
+
+def writable_session(core: "Core", number: int) -> Session:
+    """The session, if it can be appended to: ``EROFS`` once archived, ``EIO`` for unprovable history."""
+    session = core.subjects.session(number).session
+    if session.archive is not None:
+        raise FUSEError(errno.EROFS)
+    if session.fault is not None:
+        raise UnprovableHistory(f"session {session.name!r}: {session.fault}")
+    return session
+
+
+async def append_lines(core: "Core", session: Session, lines: list[Line], *, expected_n: int | None = None) -> Appended:
+    """The one write path: validated lines into the log, in one transaction with all that derives from them."""
+    return await core.commits.append(Append(session.id, lines, expected_n))
+
+
+class LogWriter(Writer):
+    """A handle on a log file that is open for writing."""
+
+    def __init__(self, opening: Opening) -> None:
+        super().__init__(opening)
+        self._session = self.node.id
+        self._stream = STREAMS[self.node.kind]
+        self._append = opening.appends
+        self._scope = writable_session(self.core, self._session).scope
+        self._rest = LinePrefix(self._stream, scope=self._scope)
+        self._next: int | None = None
+        self._replacement: Replacement | None = None
+
+    async def write(self, offset: int, data: bytes) -> int:
+        session = writable_session(self.core, self._session)
+        if self._replacement is not None:
+            self.hold(self._replacement.write(None if self._append else offset, data))
+        elif self._append or offset in (self._next, stream_size(session, self._stream)):
+            await self._take(session, data)
+            self._next = offset + len(data)
+        else:
+            raise FUSEError(errno.EPERM)
+        return len(data)
+
+    async def _take(self, session: Session, data: bytes) -> None:
+        """All of a request or nothing of it; refused, it takes the unfinished rest along."""
+        end = data.rfind(b"\n") + 1
+        before, self._rest = self._rest, LinePrefix(self._stream, scope=self._scope)
+        rest = self._rest if end else before
+        try:
+            lines = parse_lines(self._stream, before.raw + data[:end], scope=self._scope) if end else []
+            rest.feed(data[end:])
+            self.hold(len(rest))
+            if lines:
+                await append_lines(self.core, session, lines)
+        except Exception:
+            self._rest = LinePrefix(self._stream, scope=self._scope)
+            self.hold(0)
+            raise
+        self.unsynced |= bool(lines)
+        self._rest = rest
+
+    def truncate_at_open(self) -> None:
+        if stream_size(writable_session(self.core, self._session), self._stream):
+            raise FUSEError(errno.EPERM)
+
+    def truncate(self, size: int) -> None:
+        """To nothing, in order to write the content anew (vim); the file keeps what it has until then."""
+        session = writable_session(self.core, self._session)
+        current = stream_size(session, self._stream)
+        if size not in (0, current):
+            raise FUSEError(errno.EPERM)
+        if size != current:
+            self._rest = LinePrefix(self._stream, scope=self._scope)
+            self._replacement = Replacement(self.core.store, session, self._stream)
+
+    async def flush(self) -> None:
+        if len(self._rest):
+            raise InvalidValue("the last line has no newline: not stored")
+        if self._replacement is not None and self._replacement.written:
+            await append_beyond(self.core, self._session, self._replacement.lines)
+            self._replacement = None
+            self._next = None
+            self.unsynced = True
+            self.hold(0)
+        await self.synced()
+
+    def release(self) -> None:
+        if len(self._rest):
+            self.core.statistics.dropped_rests += 1
+            log.info("dropped an unfinished line of %d bytes of session %d", len(self._rest), self._session)
+        super().release()
+
+
+class Replacement:
+    """Content written from offset 0 to a log that keeps what it has: only what goes beyond that is held.
+
+    What differs from the history, or is not written in order, is refused at ``fsync`` or ``close`` (``EPERM``).
+    """
+
+    def __init__(self, store: FileStore, session: Session, stream: Stream) -> None:
+        self._store = store
+        self._session = session.id
+        self._stream = stream
+        self._base = stream_size(session, stream)
+        self._position = 0
+        self._tail = bytearray()
+        self._refused = False
+        self.written = False
+
+    def write(self, offset: int | None, data: bytes) -> int:
+        """Takes the next bytes in (``offset`` None: wherever the last ended); returns how many are held."""
+        self.written = True
+        if offset not in (None, self._position):
+            self._refused = True
+        known = data[: max(0, self._base - self._position)]
+        if known and known != self._store.read_stream(self._session, self._stream, self._position, len(known)):
+            self._refused = True
+        self._position += len(data)
+        if not self._refused:
+            self._tail += data[len(known) :]
+        return len(self._tail)
+
+    def lines(self, session: Session) -> list[Line]:
+        """What is to be appended to ``session`` as it is now."""
+        if self._refused or self._position < self._base:
+            raise FUSEError(errno.EPERM)
+        return remainder(self._store, session, self._stream, bytes(self._tail), self._base)
+
+
+def remainder(store: FileStore, session: Session, stream: Stream, content: bytes, start: int = 0) -> list[Line]:
+    """The lines of ``content`` beyond all that the log has from ``start`` on; ``EPERM`` if it does not begin so."""
+    known = stream_size(session, stream) - start
+    if len(content) < known:
+        raise FUSEError(errno.EPERM)
+    for position in range(0, known, _COMPARE):
+        size = min(_COMPARE, known - position)
+        if content[position : position + size] != store.read_stream(session.id, stream, start + position, size):
+            raise FUSEError(errno.EPERM)
+    rest = content[known:]
+    if not rest:
+        return []
+    if not rest.endswith(b"\n"):
+        raise InvalidValue("the last line has no newline")
+    return parse_lines(stream, rest, scope=session.scope)
+
+
+async def append_beyond(core: "Core", number: int, lines_of: Callable[[Session], list[Line]]) -> None:
+    """Appends what ``lines_of`` finds beyond the log's end, however often the end moves meanwhile."""
+    while True:
+        session = writable_session(core, number)
+        lines = lines_of(session)
+        try:
+            if lines:
+                await append_lines(core, session, lines, expected_n=session.n)
+        except SessionConflictError:
+            continue
+        return
+
+
+async def replace_log(core: "Core", node: Node, content: bytes, _uid: int) -> None:
+    """A temporary renamed onto a log file (spec 1.4, Replacing); on disk when it returns."""
+    stream = STREAMS[node.kind]
+    await append_beyond(core, node.id, lambda session: remainder(core.store, session, stream, content))
+    await core.commits.sync()

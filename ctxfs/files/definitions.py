@@ -1,0 +1,197 @@
+"""``agent/<agent>.d/`` and ``model/<provider>/<model>.d/``: what an admin defined (spec 1.2); root's to write."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from backend.errors import Exists, InvalidValue, Missing
+from backend.names import is_agent_name, is_model_name, is_name, is_stable_path, is_uid
+from ctxfs.files.directories import Caller, Found
+from ctxfs.files.values import MAX_META, MAX_VALUE, Value, parses_as_json
+from ctxfs.inodes import Kind, Node, inode_of
+from ctxfs.privacy import check_admin
+from ctxfs.subjects import DefinitionSubject, Nothing, ProviderSubject
+
+if TYPE_CHECKING:
+    from ctxfs.core import Core
+
+FILES = {
+    Kind.DEFINITION_OWNER: "owner",
+    Kind.DEFINITION_EXEC: "exec",
+    Kind.DEFINITION_ROOT: "root",
+    Kind.DEFINITION_CWD: "cwd",
+    Kind.DEFINITION_MOUNT: "mount",
+    Kind.DEFINITION_MODEL: "model",
+    Kind.DEFINITION_META: "meta.json",
+}
+_MOUNT_MODES = ("ro", "rw")
+
+
+def find_agent_definition(core: "Core", _: Nothing, name: str, _uid: int) -> int | None:
+    return _find(core, "agent", name.removesuffix(".d")) if name.endswith(".d") else None
+
+
+def each_agent_definition(core: "Core", _: Nothing, after: int, _uid: int) -> Iterable[Found]:
+    return [Found(n, f"{name}.d", n) for n, name, _ in core.store.definitions("agent") if n > after]
+
+
+def make_agent_definition(core: "Core", _: Nothing, name: str, caller: Caller) -> int:
+    """``mkdir agent/<agent>.d`` by an admin."""
+    check_admin(core.mounter, caller.uid)
+    if not name.endswith(".d") or not is_agent_name(name.removesuffix(".d")):
+        raise InvalidValue("that is no agent's directory (spec 1.1)")
+    return core.store.add_definition("agent", name.removesuffix(".d"))
+
+
+def remove_agent_definition(core: "Core", _: Nothing, name: str, caller: Caller) -> None:
+    """``rmdir`` by an admin: the definition goes, sessions stay."""
+    check_admin(core.mounter, caller.uid)
+    _remove(core, "agent", name.removesuffix(".d"))
+
+
+def find_definition_provider(core: "Core", _: Nothing, name: str, _uid: int) -> int | None:
+    key = ("provider", None, name)
+    known = any(model.startswith(f"{name}/") for _, model, _ in core.store.definitions("model"))
+    return core.subjects.interned.id(key) if is_name(name) and (known or key in core.subjects.providers) else None
+
+
+def each_definition_provider(core: "Core", _: Nothing, after: int, _uid: int) -> Iterable[Found]:
+    first: dict[str, int] = {}
+    for number, model, _mtime in sorted(core.store.definitions("model")):
+        first.setdefault(model.split("/")[0], number)
+    intern = core.subjects.interned.id
+    return [Found(n, name, intern(("provider", None, name))) for name, n in first.items() if n > after]
+
+
+def make_definition_provider(core: "Core", subject: Nothing, name: str, caller: Caller) -> int:
+    """``mkdir model/<provider>`` by an admin; kept by its first model."""
+    check_admin(core.mounter, caller.uid)
+    if not is_name(name):
+        raise InvalidValue("that is no provider's name (spec 1.1)")
+    if find_definition_provider(core, subject, name, caller.uid) is not None:
+        raise Exists(f"provider {name!r} exists")
+    core.subjects.providers.add(("provider", None, name))
+    return core.subjects.interned.id(("provider", None, name))
+
+
+def find_model_definition(core: "Core", subject: ProviderSubject, name: str, _uid: int) -> int | None:
+    return _find(core, "model", f"{subject.provider}/{name.removesuffix('.d')}") if name.endswith(".d") else None
+
+
+def each_model_definition(core: "Core", subject: ProviderSubject, after: int, _uid: int) -> Iterable[Found]:
+    prefix = f"{subject.provider}/"
+    return [
+        Found(number, f"{name.removeprefix(prefix)}.d", number)
+        for number, name, _ in core.store.definitions("model")
+        if name.startswith(prefix) and number > after
+    ]
+
+
+def make_model_definition(core: "Core", subject: ProviderSubject, name: str, caller: Caller) -> int:
+    """``mkdir model/<provider>/<model>.d`` by an admin."""
+    check_admin(core.mounter, caller.uid)
+    if not name.endswith(".d") or not is_name(name.removesuffix(".d")):
+        raise InvalidValue("that is no model's directory (spec 1.1)")
+    return core.store.add_definition("model", f"{subject.provider}/{name.removesuffix('.d')}")
+
+
+def remove_model_definition(core: "Core", subject: ProviderSubject, name: str, caller: Caller) -> None:
+    """``rmdir`` by an admin."""
+    check_admin(core.mounter, caller.uid)
+    _remove(core, "model", f"{subject.provider}/{name.removesuffix('.d')}")
+
+
+def _find(core: "Core", kind: str, name: str) -> int | None:
+    for number, known, _ in core.store.definitions("agent" if kind == "agent" else "model"):
+        if known == name:
+            return number
+    return None
+
+
+def _remove(core: "Core", kind: str, name: str) -> None:
+    number = _find(core, kind, name)
+    if number is None:
+        raise Missing(f"no {kind} {name!r}")
+    core.store.remove_definition(number)
+
+
+def shown(core: "Core", subject: DefinitionSubject, file: str) -> bytes:
+    """A value as it was written; empty while it never was."""
+    value = core.store.definition_value(subject.id, file)
+    return b"" if value is None else value[0]
+
+
+def changed_at(core: "Core", subject: DefinitionSubject, file: str) -> int:
+    """The mtime of a value, ns."""
+    value = core.store.definition_value(subject.id, file)
+    return core.subjects.started_ns if value is None else value[1]
+
+
+def value(kind: Kind) -> Value:
+    """The rule of one file of a definition."""
+
+    async def put(core: "Core", number: int, content: bytes, uid: int) -> None:
+        check_admin(core.mounter, uid)
+        text = _decoded(content)
+        if not _CHECKS[kind](text):
+            raise InvalidValue(f"{FILES[kind]}: {_WANTED[kind]}")
+        core.store.set_definition_value(number, FILES[kind], f"{text}\n".encode() if text else b"")
+        core.kernel.attributes_changed(inode_of(Node(kind, number)))
+
+    if kind is Kind.DEFINITION_MOUNT:
+        # A table of many lines is whole when its writer closes.
+        return Value(MAX_META, put, lambda _: False)
+    if kind in (Kind.DEFINITION_META, Kind.DEFINITION_EXEC):
+        return Value(MAX_META, put, parses_as_json)
+    return Value(MAX_VALUE, put)
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        return content.decode().removesuffix("\n")
+    except UnicodeDecodeError:
+        raise InvalidValue("a value is UTF-8") from None
+
+
+def _is_argv(text: str) -> bool:
+    try:
+        argv = msgspec.json.decode(text.encode(), type=list[str])
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return False
+    return bool(argv) and all("\0" not in part for part in argv)
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(text.encode()), dict)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return False
+
+
+def _is_mount_table(text: str) -> bool:
+    rows = [line.split("\t") for line in text.split("\n") if line]
+    return all(
+        len(row) in (3, 4) and is_stable_path(row[0]) and is_stable_path(row[1]) and row[2] in _MOUNT_MODES
+        for row in rows
+    )
+
+
+_CHECKS = {
+    Kind.DEFINITION_OWNER: is_uid,
+    Kind.DEFINITION_EXEC: _is_argv,
+    Kind.DEFINITION_ROOT: is_stable_path,
+    Kind.DEFINITION_CWD: is_stable_path,
+    Kind.DEFINITION_MOUNT: _is_mount_table,
+    Kind.DEFINITION_MODEL: is_model_name,
+    Kind.DEFINITION_META: _is_object,
+}
+_WANTED = {
+    Kind.DEFINITION_OWNER: "a uid",
+    Kind.DEFINITION_EXEC: "one argv, a JSON array of strings",
+    Kind.DEFINITION_ROOT: "a stable path (spec 1.6)",
+    Kind.DEFINITION_CWD: "a stable path (spec 1.6)",
+    Kind.DEFINITION_MOUNT: "lines of source TAB target TAB ro|rw TAB options",
+    Kind.DEFINITION_MODEL: "a model's name",
+    Kind.DEFINITION_META: "one JSON object",
+}

@@ -1,0 +1,23 @@
+"""What the directories of the tree share: how a name in one is found, listed, made and removed.
+
+A pattern row of the table has functions of these shapes; each takes the mount's ``Core`` and the subject of the
+directory. Ids are those of the row that is found (``ctxfs.inodes``).
+"""
+
+from typing import Any, NamedTuple
+
+
+class Caller(NamedTuple):
+    """Who asks: the uid and gid of the request."""
+
+    uid: int
+    gid: int
+
+
+class Found(NamedTuple):
+    """One entry of a listing. ``offset`` is positive, unique in its directory and stable (it resumes a listing)."""
+
+    offset: int
+    name: str
+    id: int
+    subject: Any = None

@@ -1,0 +1,97 @@
+"""Open files: what a descriptor on the mount leads to. One object per ``open``; each answers every call itself.
+
+Rights are those of the opener, checked once at open (spec 1.8). Handles belong to the FUSE thread.
+"""
+
+import errno
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyfuse3 import FUSEError
+
+from ctxfs.inodes import Node
+from ctxfs.kernel_cache import Watcher
+
+if TYPE_CHECKING:
+    from ctxfs.content import Content
+    from ctxfs.core import Core
+
+
+class Opening(NamedTuple):
+    """One ``open``: of ``node``, which the kernel knows by ``inode``, by ``uid`` with ``flags``."""
+
+    core: "Core"
+    content: "Content"
+    inode: int
+    node: Node
+    uid: int
+    flags: int
+
+    @property
+    def appends(self) -> bool:
+        """``O_APPEND``: the kernel's offsets mean nothing."""
+        return bool(self.flags & os.O_APPEND)
+
+
+class Handle:
+    """A file opened for reading, and the base of those opened for writing."""
+
+    def __init__(self, opening: Opening) -> None:
+        self.core = opening.core
+        self.content = opening.content
+        self.inode = opening.inode
+        self.node = opening.node
+        self.uid = opening.uid
+        self.watcher = Watcher()
+
+    async def read(self, offset: int, size: int) -> bytes:
+        """What every reader sees at this moment."""
+        return self.content.read(self.inode, offset, size)
+
+    async def write(self, offset: int, data: bytes) -> int:
+        raise FUSEError(errno.EBADF)
+
+    def truncate(self, size: int) -> None:
+        """``ftruncate`` through this handle."""
+        raise FUSEError(errno.EBADF)
+
+    def truncate_at_open(self) -> None:
+        """``O_TRUNC``."""
+        self.truncate(0)
+
+    async def flush(self) -> None:
+        """Each ``close`` of a copy of the descriptor."""
+
+    async def fsync(self) -> None:
+        await self.flush()
+
+    def release(self) -> None:
+        """The last copy is closed."""
+        self.core.kernel.unwatch(self.inode, self.watcher)
+
+
+class Writer(Handle):
+    """Base of the handles that append to a log, as lines or as recorded values.
+
+    ``held`` counts bytes in the budget; ``unsynced`` says that a ``close`` must wait for the disk (spec 1.3).
+    """
+
+    def __init__(self, opening: Opening) -> None:
+        super().__init__(opening)
+        self.unsynced = False
+        self._held = 0
+
+    def hold(self, size: int) -> None:
+        """Accounts for what the handle keeps in memory."""
+        self.core.budget.resize(self.uid, self._held, size)
+        self._held = size
+
+    async def synced(self) -> None:
+        """Waits until what this handle appended is on disk."""
+        if self.unsynced:
+            await self.core.commits.sync()
+            self.unsynced = False
+
+    def release(self) -> None:
+        self.hold(0)
+        super().release()

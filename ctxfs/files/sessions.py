@@ -1,0 +1,209 @@
+"""Session directories: made, listed, archived, deleted, branched, compacted (spec 1.4, 1.9)."""
+
+import errno
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from pyfuse3 import FUSEError
+
+from backend.errors import Busy, InvalidValue, Missing
+from backend.lines import parse_line
+from backend.names import is_name, is_session_name
+from backend.store import ArchiveDirectory, Owner
+from ctxfs.files.appends import append_lines, writable_session
+from ctxfs.files.directories import Caller, Found
+from ctxfs.files.spaces import stored
+from ctxfs.inodes import Kind, Node, inode_of
+from ctxfs.privacy import check_creator, check_space
+from ctxfs.subjects import ArchiveSubject, OwnerSubject, SessionSubject, SpaceSubject
+
+if TYPE_CHECKING:
+    from ctxfs.core import Core
+
+PAGE = 1000
+
+
+def find_session(core: "Core", subject: OwnerSubject, name: str, _uid: int) -> int | None:
+    session = core.store.session(subject.owner.id, name) if is_session_name(name) else None
+    return None if session is None else core.subjects.changed(session).session.id
+
+
+def each_session(core: "Core", subject: OwnerSubject, after: int, _uid: int) -> Iterable[Found]:
+    """By id, a page at a time: costs what is taken of it."""
+    while page := core.store.sessions(subject.owner.id, after, PAGE):
+        for session in page:
+            access = core.subjects.session_access(session, subject.owner)
+            yield Found(session.id, session.name, session.id, SessionSubject(session, access))
+        after = page[-1].id
+
+
+def make_session(core: "Core", subject: OwnerSubject, name: str, caller: Caller) -> int:
+    """``mkdir session/<name>``: state idle, empty log; the owner's first becomes its current one."""
+    check_space(subject.access, caller.uid)
+    if not is_session_name(name):
+        raise InvalidValue("that is no session's name (spec 1.1)")
+    uid = caller.uid if subject.access.shared else subject.access.uid
+    session = core.store.create_session(subject.owner.id, name, uid)
+    core.kernel.owner_changed(subject.owner.id)
+    return session.id
+
+
+def remove_session(core: "Core", subject: OwnerSubject, name: str, _caller: Caller) -> None:
+    """``rmdir`` never removes history."""
+    if core.store.session(subject.owner.id, name) is None:
+        raise Missing(f"no session {name!r}")
+    raise FUSEError(errno.ENOTEMPTY)
+
+
+def archive_session(core: "Core", number: int, directory: int, name: str, uid: int) -> None:
+    """``rename`` of a session into ``archived_sessions/[<dir>/…]<agent>/`` under its own name (spec 1.4, 4.4)."""
+    session = core.subjects.session(number)
+    target = core.subjects.archive(directory)
+    assert session.session.owner is not None
+    owner = core.subjects.owner(session.session.owner).owner
+    check_creator(session.access, uid)
+    if owner.space != target.directory.space or name != session.session.name or not _fits(core, owner, target):
+        raise FUSEError(errno.EPERM)
+    removed = core.store.archive_session(number, directory)
+    core.kernel.removed(owner.id, number, removed)
+    core.kernel.attributes_changed(inode_of(Node(Kind.ARCHIVE_DIRECTORY, directory)))
+
+
+def _fits(core: "Core", owner: Owner, target: ArchiveSubject) -> bool:
+    """Whether the directory is called after the owner: ``<agent>``, ``model/[<provider>/]<model>.d``."""
+    wanted = [owner.name] if owner.kind == "agent" else ["model", *f"{owner.name}.d".split("/")]
+    directory: ArchiveDirectory | None = target.directory
+    for part in reversed(wanted):
+        if directory is None or directory.name != part:
+            return False
+        parent = directory.parent
+        directory = None if parent is None else core.store.archive_directory_by_id(parent)
+    return True
+
+
+def delete_session(core: "Core", number: int, value: bytes, uid: int) -> None:
+    """``user.ctx.delete`` = the session's own name; irreversible."""
+    subject = core.subjects.session(number)
+    check_creator(subject.access, uid)
+    session = writable_session(core, number) if subject.access.archived else subject.session
+    if value != session.name.encode():
+        raise InvalidValue("user.ctx.delete takes the session's own name")
+    assert session.owner is not None
+    owner = core.subjects.owner(session.owner).owner
+    if session.state == "active" or session.name in ("default", owner.current):
+        raise Busy(f"session {session.name!r} is active, default or current")
+    removed = core.store.delete_session(number)
+    core.kernel.removed(owner.id, number, removed)
+    core.kernel.entry_changed(inode_of(Node(Kind.SESSIONS, owner.id)), session.name)
+
+
+def branch_session(core: "Core", number: int, value: bytes, uid: int) -> None:
+    """``user.ctx.branch`` = ``NAME [AT]``: a child that shares the first AT entries (all by default)."""
+    subject = core.subjects.session(number)
+    check_creator(subject.access, uid)
+    parts = _text(value).split(" ")
+    if len(parts) > 2 or not is_session_name(parts[0]) or not all(part.isascii() for part in parts):
+        raise InvalidValue("user.ctx.branch takes NAME [AT]")
+    if len(parts) == 2 and not parts[1].isdigit():
+        raise InvalidValue("user.ctx.branch: AT is a number of entries")
+    at = int(parts[1]) if len(parts) == 2 else subject.session.n
+    if at > subject.session.n:
+        raise FUSEError(errno.ERANGE)
+    session = core.store.branch_session(number, at, parts[0])
+    assert session.owner is not None
+    core.kernel.owner_changed(session.owner)
+
+
+async def compact_session(core: "Core", number: int, value: bytes, uid: int) -> None:
+    """``user.ctx.compact`` = a cut's JSON: appended as a cut line."""
+    check_creator(core.subjects.session(number).access, uid)
+    session = writable_session(core, number)
+    text = _text(value).strip()
+    if not text.startswith("{"):
+        raise InvalidValue("user.ctx.compact takes a JSON object")
+    inner = text[1:].lstrip()
+    line = f'{{"type":"cut"{"" if inner.startswith("}") else ","}{inner}'
+    await append_lines(core, session, [parse_line("events", line.encode(), scope=session.scope)])
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise InvalidValue("the value is UTF-8") from None
+
+
+def find_archive(core: "Core", space: SpaceSubject, name: str, _uid: int) -> int | None:
+    return _archive_id(core, space.name, None, name)
+
+
+def each_archive(core: "Core", space: SpaceSubject, after: int, _uid: int) -> Iterable[Found]:
+    return _archives(core, space.name, None, after)
+
+
+def make_archive(core: "Core", space: SpaceSubject, name: str, caller: Caller) -> int:
+    """``mkdir archived_sessions/<dir>``."""
+    check_space(space.access, caller.uid)
+    return _make_archive(core, space, None, name, caller)
+
+
+def remove_archive(core: "Core", space: SpaceSubject, name: str, caller: Caller) -> None:
+    """``rmdir``: while it is empty."""
+    check_space(space.access, caller.uid)
+    _remove_archive(core, _archive_id(core, space.name, None, name))
+
+
+def find_nested_archive(core: "Core", subject: ArchiveSubject, name: str, _uid: int) -> int | None:
+    return _archive_id(core, subject.directory.space, subject.directory.id, name)
+
+
+def each_nested_archive(core: "Core", subject: ArchiveSubject, after: int, _uid: int) -> Iterable[Found]:
+    return _archives(core, subject.directory.space, subject.directory.id, after)
+
+
+def make_nested_archive(core: "Core", subject: ArchiveSubject, name: str, caller: Caller) -> int:
+    """``mkdir`` below a directory of archived_sessions/."""
+    check_space(subject.access, caller.uid)
+    space = core.subjects.space(core.subjects.space_id(subject.directory.space))
+    return _make_archive(core, space, subject.directory.id, name, caller)
+
+
+def remove_nested_archive(core: "Core", subject: ArchiveSubject, name: str, caller: Caller) -> None:
+    """``rmdir``: while it is empty."""
+    check_space(subject.access, caller.uid)
+    _remove_archive(core, find_nested_archive(core, subject, name, caller.uid))
+
+
+def find_archived(core: "Core", subject: ArchiveSubject, name: str, _uid: int) -> int | None:
+    session = core.store.archived_session(subject.directory.id, name) if is_session_name(name) else None
+    return None if session is None else session.id
+
+
+def each_archived(core: "Core", subject: ArchiveSubject, after: int, _uid: int) -> Iterable[Found]:
+    while page := core.store.archived_sessions(subject.directory.id, after, PAGE):
+        for session in page:
+            yield Found(session.id, session.name, session.id)
+        after = page[-1].id
+
+
+def _archive_id(core: "Core", space: str, parent: int | None, name: str) -> int | None:
+    directory = core.store.archive_directory(space, parent, name)
+    return None if directory is None else directory.id
+
+
+def _archives(core: "Core", space: str, parent: int | None, after: int) -> Iterable[Found]:
+    return [Found(d.id, d.name, d.id) for d in core.store.archive_directories(space, parent) if d.id > after]
+
+
+def _make_archive(core: "Core", space: SpaceSubject, parent: int | None, name: str, caller: Caller) -> int:
+    if not is_name(name.removesuffix(".d")):
+        raise InvalidValue("that is no name of an archive directory (spec 1.1)")
+    stored(core, space)
+    uid = caller.uid if space.access.shared else space.access.uid
+    return core.store.add_archive_directory(space.name, parent, name, uid).id
+
+
+def _remove_archive(core: "Core", directory: int | None) -> None:
+    if directory is None:
+        raise Missing("no such archive directory")
+    core.store.remove_archive_directory(directory)

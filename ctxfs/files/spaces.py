@@ -1,0 +1,256 @@
+"""Homes, shared spaces, and the agents, models and providers in them (spec 1.2, 1.8)."""
+
+import errno
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from pyfuse3 import FUSEError
+
+from backend.errors import Exists, InvalidValue, Missing, NotEmpty
+from backend.names import is_agent_name, is_name
+from backend.store import OwnerKind
+from ctxfs.files.directories import Caller, Found
+from ctxfs.privacy import check_admin, check_space
+from ctxfs.subjects import Nothing, OwnerSubject, ProviderSubject, SpaceSubject, home_uid
+
+if TYPE_CHECKING:
+    from ctxfs.core import Core
+
+AGENT_DIRECTORIES = ("root", "data", "cache", "log")
+_MADE_PROVIDER = 1 << 40
+
+
+def find_home(core: "Core", _: Nothing, name: str, _uid: int) -> int | None:
+    """Every uid has a home, stored or not; a user's own mount shows that user's alone."""
+    number = home_uid(name)
+    return None if core.alone and number != core.mounter else number
+
+
+def each_home(core: "Core", _: Nothing, after: int, uid: int) -> Iterable[Found]:
+    """The opener's own; uid 0 sees the stored ones."""
+    stored = (int(space.name.removeprefix("home/")) for space in core.store.spaces("home/"))
+    uids = sorted(stored) if uid == 0 and not core.alone else [uid]
+    return [Found(number + 1, str(number), number) for number in uids if number + 1 > after]
+
+
+def find_shared(core: "Core", _: Nothing, name: str, _uid: int) -> int | None:
+    """A shared space by name; none in a user's own mount."""
+    if core.alone or core.store.space(f"shared/{name}") is None:
+        return None
+    return core.subjects.space_id(f"shared/{name}")
+
+
+def each_shared(core: "Core", _: Nothing, after: int, _uid: int) -> Iterable[Found]:
+    spaces = [] if core.alone else core.store.spaces("shared/")
+    return [
+        Found(space.id, space.name.removeprefix("shared/"), core.subjects.space_id(space.name))
+        for space in sorted(spaces, key=lambda space: space.id)
+        if space.id > after
+    ]
+
+
+def make_shared(core: "Core", _: Nothing, name: str, caller: Caller) -> int:
+    """``mkdir shared/<name>`` by an admin: root's, 2770, until it is given to a group."""
+    check_admin(core.mounter, caller.uid)
+    if not is_name(name):
+        raise InvalidValue("that is no shared space's name (spec 1.1)")
+    core.store.add_space(f"shared/{name}", core.mounter, caller.gid, 0o2770)
+    core.disk.make_root(f"shared/{name}/data", core.mounter, caller.gid, 0o2770)
+    return core.subjects.space_id(f"shared/{name}")
+
+
+def remove_shared(core: "Core", _: Nothing, name: str, caller: Caller) -> None:
+    """``rmdir`` by an admin, once nothing is in it."""
+    check_admin(core.mounter, caller.uid)
+    if not core.disk.root_is_empty(f"shared/{name}/data"):
+        raise NotEmpty(f"shared/{name}/data holds files")
+    core.store.remove_space(f"shared/{name}")
+    core.disk.remove_root(f"shared/{name}/data")
+    core.subjects.forget_places()
+
+
+def shared_roots(subject: SpaceSubject) -> dict[str, str]:
+    """Ordinary directories of a shared space: name → their key on disk."""
+    return {"data": f"{subject.name}/data"}
+
+
+def agent_roots(subject: OwnerSubject) -> dict[str, str]:
+    """Ordinary directories of a private agent: name → their key on disk; shared agents have none."""
+    if subject.access.shared:
+        return {}
+    place = f"{subject.owner.space}/agent/{subject.owner.name}"
+    return {name: f"{place}/{name}" for name in AGENT_DIRECTORIES}
+
+
+def find_agent(core: "Core", space: SpaceSubject, name: str, _uid: int) -> int | None:
+    return _owner_id(core, space, "agent", name) if is_agent_name(name) else None
+
+
+def each_agent(core: "Core", space: SpaceSubject, after: int, _uid: int) -> Iterable[Found]:
+    return [Found(o.id, o.name, o.id) for o in core.store.owners(space.name, "agent") if o.id > after]
+
+
+def make_agent(core: "Core", space: SpaceSubject, name: str, caller: Caller) -> int:
+    """``mkdir agent/<agent>`` brings session/ and, in a home, the ordinary directories (spec 1.2)."""
+    if not is_agent_name(name):
+        raise InvalidValue("that is no agent's name (spec 1.1)")
+    number = _make_owner(core, space, "agent", name, caller)
+    subject = core.subjects.owner(number)
+    for key in agent_roots(subject).values():
+        core.disk.make_root(key, subject.access.uid, subject.access.gid, 0o700)
+    return number
+
+
+def remove_agent(core: "Core", space: SpaceSubject, name: str, caller: Caller) -> None:
+    """``rmdir``: without sessions and with empty ordinary directories (spec 1.4)."""
+    number = _owner_id(core, space, "agent", name)
+    if number is None:
+        raise Missing(f"no agent {name!r}")
+    subject = core.subjects.owner(number)
+    check_space(subject.access, caller.uid)
+    keys = agent_roots(subject).values()
+    if not all(core.disk.root_is_empty(key) for key in keys):
+        raise NotEmpty(f"agent {name!r} still has files in its ordinary directories")
+    core.store.remove_owner(number)
+    for key in keys:
+        core.disk.remove_root(key)
+
+
+def find_model(core: "Core", space: SpaceSubject, name: str, _uid: int) -> int | None:
+    return _owner_id(core, space, "model", name.removesuffix(".d")) if _is_model_directory(name) else None
+
+
+def each_model(core: "Core", space: SpaceSubject, after: int, _uid: int) -> Iterable[Found]:
+    owners = core.store.owners(space.name, "model")
+    return [Found(o.id, f"{o.name}.d", o.id) for o in owners if "/" not in o.name and o.id > after]
+
+
+def make_model(core: "Core", space: SpaceSubject, name: str, caller: Caller) -> int:
+    """``mkdir model/<model>.d``."""
+    if not _is_model_directory(name):
+        raise InvalidValue("that is no model's directory (spec 1.1)")
+    return _make_owner(core, space, "model", name.removesuffix(".d"), caller)
+
+
+def remove_model(core: "Core", space: SpaceSubject, name: str, caller: Caller) -> None:
+    """``rmdir``: without sessions."""
+    number = _owner_id(core, space, "model", name.removesuffix(".d"))
+    if number is None:
+        raise Missing(f"no model {name!r}")
+    check_space(space.access, caller.uid)
+    core.store.remove_owner(number)
+
+
+def find_provider(core: "Core", space: SpaceSubject, name: str, _uid: int) -> int | None:
+    """A provider is there while a model of it is, or since somebody made its directory."""
+    if not is_name(name):
+        return None
+    key = _provider_key(core, space, name)
+    made = key in core.subjects.providers
+    return core.subjects.interned.id(key) if made or name in _providers(core, space) else None
+
+
+def each_provider(core: "Core", space: SpaceSubject, after: int, _uid: int) -> Iterable[Found]:
+    known = _providers(core, space)
+    found = [
+        Found(first, name, core.subjects.interned.id(_provider_key(core, space, name))) for name, first in known.items()
+    ]
+    number = core.subjects.space_id(space.name)
+    for key in core.subjects.providers:
+        _, key_space, name = key
+        if key_space == number and name not in known:
+            interned = core.subjects.interned.id(key)
+            found.append(Found(_MADE_PROVIDER + interned, str(name), interned))
+    return [each for each in sorted(found) if each.offset > after]
+
+
+def make_provider(core: "Core", space: SpaceSubject, name: str, caller: Caller) -> int:
+    """``mkdir model/<provider>``; remembered until unmount, or for good by its first model."""
+    check_space(space.access, caller.uid)
+    if not is_name(name):
+        raise InvalidValue("that is no provider's name (spec 1.1)")
+    if find_provider(core, space, name, caller.uid) is not None:
+        raise Exists(f"provider {name!r} exists")
+    key = _provider_key(core, space, name)
+    core.subjects.providers.add(key)
+    return core.subjects.interned.id(key)
+
+
+def remove_provider(core: "Core", space: SpaceSubject, name: str, caller: Caller) -> None:
+    """``rmdir``: without models."""
+    check_space(space.access, caller.uid)
+    if name in _providers(core, space):
+        raise NotEmpty(f"provider {name!r} still has models")
+    core.subjects.providers.discard(_provider_key(core, space, name))
+
+
+def find_provider_model(core: "Core", subject: ProviderSubject, name: str, _uid: int) -> int | None:
+    space = _space_of(subject)
+    if not _is_model_directory(name):
+        return None
+    return _owner_id(core, space, "model", f"{subject.provider}/{name.removesuffix('.d')}")
+
+
+def each_provider_model(core: "Core", subject: ProviderSubject, after: int, _uid: int) -> Iterable[Found]:
+    prefix = f"{subject.provider}/"
+    owners = core.store.owners(_space_of(subject).name, "model")
+    return [
+        Found(o.id, f"{o.name.removeprefix(prefix)}.d", o.id)
+        for o in owners
+        if o.name.startswith(prefix) and o.id > after
+    ]
+
+
+def make_provider_model(core: "Core", subject: ProviderSubject, name: str, caller: Caller) -> int:
+    """``mkdir model/<provider>/<model>.d``."""
+    if not _is_model_directory(name):
+        raise InvalidValue("that is no model's directory (spec 1.1)")
+    return _make_owner(core, _space_of(subject), "model", f"{subject.provider}/{name.removesuffix('.d')}", caller)
+
+
+def remove_provider_model(core: "Core", subject: ProviderSubject, name: str, caller: Caller) -> None:
+    """``rmdir``: without sessions."""
+    remove_model(core, _space_of(subject), f"{subject.provider}/{name}", caller)
+
+
+def stored(core: "Core", space: SpaceSubject) -> None:
+    """A home is stored at the first mkdir in it (spec 1.8)."""
+    if not space.access.shared and core.store.space(space.name) is None:
+        core.store.add_space(space.name, space.access.uid, space.access.gid, 0o700)
+
+
+def _make_owner(core: "Core", space: SpaceSubject, kind: OwnerKind, name: str, caller: Caller) -> int:
+    check_space(space.access, caller.uid)
+    if core.store.owner(space.name, kind, name) is not None:
+        raise Exists(f"{kind} {name!r} exists")
+    stored(core, space)
+    uid = caller.uid if space.access.shared else space.access.uid
+    return core.store.add_owner(space.name, kind, name, uid, space.access.gid).id
+
+
+def _owner_id(core: "Core", space: SpaceSubject, kind: OwnerKind, name: str) -> int | None:
+    owner = core.store.owner(space.name, kind, name)
+    return None if owner is None else owner.id
+
+
+def _is_model_directory(name: str) -> bool:
+    return name.endswith(".d") and is_name(name.removesuffix(".d"))
+
+
+def _providers(core: "Core", space: SpaceSubject) -> dict[str, int]:
+    """Providers of stored models, each with the lowest id of a model of it."""
+    found: dict[str, int] = {}
+    for owner in sorted(core.store.owners(space.name, "model"), key=lambda owner: owner.id):
+        if "/" in owner.name:
+            found.setdefault(owner.name.split("/")[0], owner.id)
+    return found
+
+
+def _provider_key(core: "Core", space: SpaceSubject, name: str) -> tuple[str, int, str]:
+    return ("provider", core.subjects.space_id(space.name), name)
+
+
+def _space_of(subject: ProviderSubject) -> SpaceSubject:
+    if subject.space is None:
+        raise FUSEError(errno.ENOENT)
+    return subject.space

@@ -1,0 +1,167 @@
+"""Files that programs make beside the one they replace: kept in memory, each for its own uid (spec 1.4).
+
+A temporary is keyed by (directory, uid, name), so two users, or two saves, never share one. It is never listed, is
+gone at unmount or an hour after its last use, and its bytes count in the budget.
+"""
+
+import dataclasses
+import errno
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pyfuse3 import FUSEError
+
+from ctxfs.files.handles import Handle, Opening
+from ctxfs.inodes import Kind, Node
+
+if TYPE_CHECKING:
+    from ctxfs.core import Budget
+
+IDLE_LIMIT_NS = 3600 * 10**9
+
+Key = tuple[int, int, str]
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Temporary:
+    """``key`` is None once it has no name; ``target`` is what it was renamed onto (its inode is an alias then)."""
+
+    id: int
+    uid: int
+    gid: int
+    key: Key | None
+    used_ns: int
+    mtime: int
+    content: bytearray = dataclasses.field(default_factory=bytearray)
+    target: Node | None = None
+    handles: int = 0
+    lookups: int = 0
+
+    @property
+    def node(self) -> Node:
+        return Node(Kind.TEMPORARY, self.id)
+
+
+class Temporaries:
+    """All temporaries of a mount."""
+
+    def __init__(self, budget: "Budget", clock: Callable[[], int] = time.time_ns) -> None:
+        self._budget = budget
+        self._clock = clock
+        self._named: dict[Key, Temporary] = {}
+        self._all: dict[int, Temporary] = {}
+        self._last = 0
+
+    def find(self, directory: int, uid: int, name: str) -> Temporary | None:
+        """The temporary of that name, for its own uid only."""
+        temporary = self._named.get((directory, uid, name))
+        if temporary is not None and self._expired(temporary):
+            self._unname(temporary)
+            return None
+        return temporary
+
+    def get(self, number: int) -> Temporary:
+        """By the id in its inode number."""
+        temporary = self._all.get(number)
+        if temporary is None:
+            raise FUSEError(errno.ENOENT)
+        return temporary
+
+    def create(self, directory: int, uid: int, gid: int, name: str) -> Temporary:
+        self._expire()
+        if name.isdigit():
+            # vim probes with such a name and, refused, writes in place.
+            raise FUSEError(errno.EACCES)
+        self._last += 1
+        now = self._clock()
+        temporary = Temporary(self._last, uid, gid, (directory, uid, name), now, now)
+        self._named[directory, uid, name] = self._all[self._last] = temporary
+        return temporary
+
+    def resize(self, temporary: Temporary, size: int) -> None:
+        """Makes room, or cuts; new bytes are zero."""
+        self._budget.resize(temporary.uid, len(temporary.content), size)
+        temporary.content[size:] = bytes(max(0, size - len(temporary.content)))
+        self.touch(temporary)
+        temporary.mtime = max(temporary.mtime + 1, self._clock())
+
+    def touch(self, temporary: Temporary) -> None:
+        """Counts as a use."""
+        temporary.used_ns = self._clock()
+
+    def unlink(self, temporary: Temporary) -> None:
+        self._unname(temporary)
+
+    def rename(self, temporary: Temporary, name: str) -> None:
+        """To another temporary name in the same directory, replacing what is there."""
+        assert temporary.key is not None
+        directory, uid, _ = temporary.key
+        other = self._named.get((directory, uid, name))
+        if other is temporary:
+            return
+        if other is not None:
+            self._unname(other)
+        del self._named[temporary.key]
+        temporary.key = (directory, uid, name)
+        self._named[temporary.key] = temporary
+
+    def become(self, temporary: Temporary, target: Node) -> None:
+        """It was renamed onto ``target``: no name any more, an alias until the kernel forgets it."""
+        temporary.target = target
+        self._unname(temporary)
+
+    def settle(self, temporary: Temporary) -> None:
+        """Frees it once nothing can reach it: no name, no handle, no lookup."""
+        if temporary.key is None and temporary.handles == 0:
+            if temporary.content and (temporary.lookups == 0 or temporary.target is not None):
+                self.resize(temporary, 0)
+            if temporary.lookups == 0:
+                self._all.pop(temporary.id, None)
+
+    def _unname(self, temporary: Temporary) -> None:
+        if temporary.key is not None:
+            self._named.pop(temporary.key, None)
+            temporary.key = None
+        self.settle(temporary)
+
+    def _expired(self, temporary: Temporary) -> bool:
+        return temporary.handles == 0 and self._clock() - temporary.used_ns > IDLE_LIMIT_NS
+
+    def _expire(self) -> None:
+        for temporary in [each for each in self._named.values() if self._expired(each)]:
+            self._unname(temporary)
+
+
+class TemporaryHandle(Handle):
+    """An open temporary. Once it was renamed onto a target it reads its own content and refuses writes."""
+
+    def __init__(self, opening: Opening) -> None:
+        super().__init__(opening)
+        self._append = opening.appends
+        self._temporary = self.core.temporaries.get(opening.node.id)
+        self._temporary.handles += 1
+
+    async def read(self, offset: int, size: int) -> bytes:
+        self.core.temporaries.touch(self._temporary)
+        return bytes(self._temporary.content[offset : offset + size])
+
+    async def write(self, offset: int, data: bytes) -> int:
+        self._check_writable()
+        start = len(self._temporary.content) if self._append else offset
+        end = start + len(data)
+        self.core.temporaries.resize(self._temporary, max(end, len(self._temporary.content)))
+        self._temporary.content[start:end] = data
+        return len(data)
+
+    def truncate(self, size: int) -> None:
+        self._check_writable()
+        self.core.temporaries.resize(self._temporary, size)
+
+    def _check_writable(self) -> None:
+        if self._temporary.target is not None:
+            raise FUSEError(errno.EBADF)
+
+    def release(self) -> None:
+        self._temporary.handles -= 1
+        self.core.temporaries.settle(self._temporary)

@@ -1,0 +1,169 @@
+"""Writing values: small files that hold one value and take effect as soon as it is whole (spec 1.4, Values).
+
+A ``Value`` is the rule of one kind of file: how much it takes, when what was written is whole, and what it does then.
+"""
+
+import dataclasses
+import errno
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from pyfuse3 import FUSEError
+
+from backend.errors import InvalidValue, Missing, ValueTooBig
+from backend.lines import cwd_line, meta_line, parse_cwd, parse_state, state_line, validate_meta
+from backend.names import is_session_name
+from backend.store import Line
+from ctxfs.files.appends import append_lines, writable_session
+from ctxfs.files.handles import Opening, Writer
+from ctxfs.inodes import Kind, Node, inode_of
+
+if TYPE_CHECKING:
+    from ctxfs.core import Core
+
+MAX_VALUE = 4097
+MAX_META = 64 << 10
+
+
+def ends_in_newline(content: bytes) -> bool:
+    """Whole as soon as its newline is there."""
+    return content.endswith(b"\n")
+
+
+def parses_as_json(content: bytes) -> bool:
+    """Whole as soon as a newline is there and it parses."""
+    if not content.endswith(b"\n"):
+        return False
+    try:
+        msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Value:
+    """``put`` takes (core, id of the subject, whole content, opener's uid) and stores the value, or raises."""
+
+    limit: int
+    put: Callable[["Core", int, bytes, int], Awaitable[None]]
+    whole: Callable[[bytes], bool] = ends_in_newline
+
+
+class ValueWriter(Writer):
+    """A handle on a value. Bytes come in order from offset 0, up to one whole value."""
+
+    def __init__(self, opening: Opening, value: Value) -> None:
+        super().__init__(opening)
+        self._value = value
+        self._append = opening.appends
+        self._written = b""
+        self._taken = False
+        self.core.pending[self.node] += 1
+
+    async def write(self, offset: int, data: bytes) -> int:
+        if self._taken or (not self._append and offset != len(self._written)):
+            raise InvalidValue("one value, written from the start, is all this file takes")
+        content = self._written + data
+        if len(content) > self._value.limit:
+            self._forget()
+            raise ValueTooBig(f"a value here has at most {self._value.limit} bytes")
+        self.hold(len(content))
+        self._written = content
+        if self._value.whole(content):
+            await self._take()
+        return len(data)
+
+    async def _take(self) -> None:
+        content = self._written
+        try:
+            await self._value.put(self.core, self.node.id, content, self.uid)
+        except Exception:
+            self._forget()
+            raise
+        self.unsynced = self._taken = True
+
+    def _forget(self) -> None:
+        self._written = b""
+        self._taken = False
+        self.hold(0)
+
+    def truncate(self, size: int) -> None:
+        """Changes nothing until something is written; what this handle wrote before is over."""
+        if size != 0:
+            raise FUSEError(errno.EINVAL)
+        self._forget()
+
+    async def flush(self) -> None:
+        if self._written and not self._taken:
+            await self._take()
+        await self.synced()
+
+    def release(self) -> None:
+        self.core.pending[self.node] -= 1
+        if not self.core.pending[self.node]:
+            del self.core.pending[self.node]
+        super().release()
+
+
+async def _append_event(core: "Core", number: int, line_of: Callable[[Any], Line | None]) -> None:
+    session = writable_session(core, number)
+    line = line_of(session)
+    if line is not None:
+        await append_lines(core, session, [line])
+
+
+async def put_state(core: "Core", number: int, content: bytes, _uid: int) -> None:
+    """Records a change of ``state``; the one it has records nothing."""
+    state = parse_state(content)
+    await _append_event(core, number, lambda s: None if s.state == state else state_line(s.state, state))
+
+
+async def put_cwd(core: "Core", number: int, content: bytes, _uid: int) -> None:
+    """Writing the cwd it has records nothing, unless it never recorded one."""
+    cwd = parse_cwd(content)
+    await _append_event(core, number, lambda s: None if s.cwd == cwd and s.cwd_seq else cwd_line(cwd))
+
+
+async def put_meta(core: "Core", number: int, content: bytes, _uid: int) -> None:
+    """Records a change of ``meta.json``; the object it has records nothing."""
+    meta = validate_meta(content, core.subjects.session(number).session.scope)
+    line = meta_line(meta)
+    await _append_event(core, number, lambda s: None if s.meta == line.meta else line)
+
+
+async def put_current(core: "Core", number: int, content: bytes, _uid: int) -> None:
+    """Selects an existing session."""
+    name = _session_name(content)
+    if core.subjects.owner(number).owner.current != name:
+        core.store.set_current(number, name)
+        core.kernel.attributes_changed(inode_of(Node(Kind.CURRENT, number)))
+
+
+async def put_key(core: "Core", number: int, content: bytes, _uid: int) -> None:
+    """A file of by-hash/ or by-uuid/, which may be new."""
+    subject = core.subjects.key(number)
+    name = _session_name(content)
+    if core.store.session(subject.owner.id, name) is None:
+        raise Missing(f"no session {name!r}")
+    if subject.mapping is None or subject.mapping.session != name:
+        core.store.set_mapping(subject.owner.id, subject.kind, subject.key, name)
+        core.kernel.key_changed(subject.owner.id, subject.kind, subject.key)
+
+
+def _session_name(content: bytes) -> str:
+    try:
+        name = content.removesuffix(b"\n").decode()
+    except UnicodeDecodeError:
+        raise InvalidValue("a session's name is ASCII") from None
+    if not is_session_name(name):
+        raise InvalidValue("that is no session's name")
+    return name
+
+
+STATE = Value(64, put_state)
+CWD = Value(MAX_VALUE, put_cwd)
+META = Value(MAX_META, put_meta, parses_as_json)
+CURRENT = Value(65, put_current)
+KEY = Value(65, put_key)

@@ -1,0 +1,102 @@
+"""One mount, served in a thread of its own on the poll loop (``ctxfs.loop``).
+
+The store belongs to this thread from ``start`` to the end of ``stop``. Nothing else of the daemon touches the mount:
+a call on a path of our own mount that holds the GIL would wait for ourselves.
+"""
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pyfuse3
+
+from backend.errors import StoreFailed
+from backend.store import Store
+from ctxfs.boundary import guard_operations
+from ctxfs.commits import Commits
+from ctxfs.core import Budget, Core
+from ctxfs.files.passthrough import DiskOperations
+from ctxfs.files.temporaries import Temporaries
+from ctxfs.inodes import Kind, Node, inode_of
+from ctxfs.kernel_cache import KernelCache
+from ctxfs.loop import Loop
+from ctxfs.operations import Operations
+from ctxfs.privacy import Access
+from ctxfs.statistics import Health, Statistics
+from ctxfs.subjects import Subjects
+from ctxfs.users import Users
+
+
+class FuseThread:
+    """``owner_uid`` None: a mount for every user, made by root; else that user's own (spec 1.8)."""
+
+    def __init__(
+        self, store: Store, store_dir: Path, mountpoint: str, *, options: frozenset[str], owner_uid: int | None
+    ) -> None:
+        self._mountpoint = mountpoint
+        self._options = options
+        self._loop = Loop()
+        self._statistics = Statistics()
+        self._core = self._make_core(store, store_dir, owner_uid)
+        self._operations = Operations(self._core)
+        guard_operations(self._operations, self._statistics, self._core.health)
+        self._thread = threading.Thread(target=self._serve, name="ctxfs-fuse", daemon=True)
+        self._failure: BaseException | None = None
+
+    def _make_core(self, store: Store, store_dir: Path, owner_uid: int | None) -> Core:
+        users = Users(self._loop)
+        root = Access(os.geteuid(), os.getegid(), shared=True)
+        subjects = Subjects(store, users, root, time.time_ns())
+        kernel = KernelCache(subjects)
+        health = Health(lambda: kernel.attributes_changed(inode_of(Node(Kind.STATUS, 1))))
+        budget = Budget()
+        return Core(
+            store=store,
+            store_dir=store_dir,
+            subjects=subjects,
+            users=users,
+            commits=Commits(self._loop, store, health, kernel.appended),
+            kernel=kernel,
+            disk=DiskOperations(store_dir / "disk", as_root=owner_uid is None, invalidate=kernel.attributes_changed),
+            temporaries=Temporaries(budget),
+            budget=budget,
+            statistics=self._statistics,
+            health=health,
+            mounter=os.geteuid(),
+            alone=owner_uid is not None,
+        )
+
+    def start(self) -> None:
+        """Mounts; requests are answered when this returns (``StoreFailed`` where FUSE refuses)."""
+        pyfuse3.trio = self._loop  # type: ignore[attr-defined]
+        try:
+            pyfuse3.init(self._operations, self._mountpoint, set(self._options))
+        except RuntimeError as error:
+            raise StoreFailed(f"cannot mount {self._mountpoint}: {error}") from None
+        self._thread.start()
+
+    def _serve(self) -> None:
+        try:
+            self._loop.run(pyfuse3.main)
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    def stop(self) -> None:
+        """Ends the loop and the threads beside it, when nothing is mounted any more or nothing is to be answered."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(pyfuse3.terminate)
+            self._thread.join()
+        self._core.commits.close()
+        self._core.kernel.close()
+        self._core.users.close()
+        pyfuse3.close(unmount=False)
+
+    def wait_finished(self) -> None:
+        """Blocks until the loop has ended: unmounted from outside, or aborted."""
+        self._thread.join()
+
+    def statistics(self) -> Statistics:
+        """The live counters."""
+        return self._statistics

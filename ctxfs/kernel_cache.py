@@ -1,0 +1,161 @@
+"""What the kernel is told when something changes, so that it may cache everything else for an hour.
+
+Attributes are invalidated inside a handler, before its reply (safe with ``attr_only``, and a reader must see the
+append that has been answered). Entries never are: that deadlocks on the directory's lock, so a thread of its own
+sends them (design, FUSE facts).
+"""
+
+import errno
+import threading
+from queue import SimpleQueue
+
+import pyfuse3
+
+from backend.store import Appended, IndexKind, Removed
+from ctxfs.inodes import Kind, Node, inode_of
+from ctxfs.subjects import Subjects
+
+TIMEOUT_S = 3600
+_GONE = (errno.ENOENT, errno.ENODEV, errno.ENOTCONN, errno.EBADF)
+
+SESSION_FILES = {
+    "messages.jsonl": Kind.MESSAGES,
+    "events.jsonl": Kind.EVENTS,
+    "latest.md": Kind.LATEST,
+    "state": Kind.STATE,
+    "cwd": Kind.CWD,
+    "created_at": Kind.CREATED_AT,
+    "updated_at": Kind.UPDATED_AT,
+    "meta.json": Kind.META,
+    "AGENTS.md": Kind.AGENTS_MD,
+    "SKILLS.md": Kind.SKILLS_MD,
+}
+KEY_DIRECTORIES: dict[IndexKind, Kind] = {
+    "by-cwd": Kind.BY_CWD,
+    "by-hash": Kind.BY_HASH,
+    "by-uuid": Kind.BY_UUID,
+}
+KEY_FILES: dict[IndexKind, Kind] = {"by-cwd": Kind.CWD_KEY, "by-hash": Kind.HASH_KEY, "by-uuid": Kind.UUID_KEY}
+
+
+class KernelCache:
+    """Sends invalidations, and wakes whoever polls a file that changed."""
+
+    def __init__(self, subjects: Subjects) -> None:
+        self._subjects = subjects
+        self._aliases: dict[int, set[int]] = {}
+        self._watchers: dict[int, set[Watcher]] = {}
+        self._entries: SimpleQueue[tuple[int, bytes] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._send_entries, name="ctxfs-notify", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._entries.put(None)
+        self._thread.join()
+
+    def attributes_changed(self, inode: int) -> None:
+        """Size, mtime or mode of a file changed; safe inside a handler."""
+        _invalidate(inode)
+        for alias in self._aliases.get(inode, ()):
+            _invalidate(alias)
+
+    def entry_changed(self, parent: int, name: str) -> None:
+        """A name leads elsewhere or nowhere now; sent from the notify thread."""
+        self._entries.put((parent, name.encode()))
+
+    def alias(self, inode: int, target: int) -> None:
+        """``inode`` (once a temporary) shows what ``target`` shows until the kernel forgets it (spec 1.4)."""
+        self._aliases.setdefault(target, set()).add(inode)
+
+    def unalias(self, inode: int, target: int) -> None:
+        self._aliases.get(target, set()).discard(inode)
+
+    def watch(self, inode: int, watcher: "Watcher") -> None:
+        self._watchers.setdefault(inode, set()).add(watcher)
+
+    def unwatch(self, inode: int, watcher: "Watcher") -> None:
+        watchers = self._watchers.get(inode)
+        if watchers is not None:
+            watchers.discard(watcher)
+            if not watchers:
+                del self._watchers[inode]
+
+    def appended(self, change: Appended) -> None:
+        """Everything an append changed (spec 1.3); call it before the append is answered."""
+        session = self._subjects.changed(change.session).session
+        for file in change.files:
+            self._grown(inode_of(Node(SESSION_FILES[file], session.id)))
+        self.attributes_changed(inode_of(Node(Kind.SESSION, session.id)))
+        if session.owner is None:
+            return
+        if change.listed:
+            self._grown(inode_of(Node(Kind.LIST, session.owner)))
+        for key in change.keys_changed:
+            self.key_changed(session.owner, "by-cwd", key)
+        if change.keys_new or change.keys_gone:
+            self.attributes_changed(inode_of(Node(Kind.BY_CWD, session.owner)))
+        for key in change.keys_gone:
+            self.entry_changed(inode_of(Node(Kind.BY_CWD, session.owner)), key)
+
+    def removed(self, owner: int, session: int, change: Removed) -> None:
+        """A session was archived or deleted: its row, its modes and its owner's index changed."""
+        self._subjects.drop(session)
+        for kind in (Kind.SESSION, Kind.CONTEXT, *SESSION_FILES.values()):
+            self.attributes_changed(inode_of(Node(kind, session)))
+        self.owner_changed(owner)
+        for index, key in change.keys_gone:
+            self.entry_changed(inode_of(Node(KEY_DIRECTORIES[index], owner)), key)
+        for index, key in change.keys_changed:
+            self.key_changed(owner, index, key)
+
+    def owner_changed(self, owner: int) -> None:
+        """Sessions came or went: the directory, index/list and index/current."""
+        for kind in (Kind.SESSIONS, Kind.INDEX, Kind.LIST, Kind.CURRENT, Kind.BY_CWD, Kind.BY_HASH, Kind.BY_UUID):
+            self.attributes_changed(inode_of(Node(kind, owner)))
+
+    def key_changed(self, owner: int, index: IndexKind, key: str) -> None:
+        number = self._subjects.interned.known(("key", owner, index, key))
+        if number is not None:
+            self.attributes_changed(inode_of(Node(KEY_FILES[index], number)))
+
+    def _grown(self, inode: int) -> None:
+        self.attributes_changed(inode)
+        for watcher in self._watchers.get(inode, ()):
+            watcher.wake()
+
+    def _send_entries(self) -> None:
+        while (entry := self._entries.get()) is not None:
+            parent, name = entry
+            try:
+                pyfuse3.invalidate_entry(parent, name)
+            except OSError as error:
+                if error.errno not in _GONE:
+                    raise
+
+
+class Watcher:
+    """One open handle's side of poll(2): whether its file grew since it last asked (spec 1.10)."""
+
+    def __init__(self) -> None:
+        self._grew = False
+        self._handle: pyfuse3.PollHandle | None = None
+
+    def ask(self, handle: pyfuse3.PollHandle | None) -> bool:
+        """Whether the file grew since the last call; ``handle`` is woken when it grows next."""
+        grew, self._grew = self._grew, False
+        self._handle = handle
+        return grew
+
+    def wake(self) -> None:
+        self._grew = True
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            handle.notify()
+
+
+def _invalidate(inode: int) -> None:
+    try:
+        pyfuse3.invalidate_inode(inode, attr_only=True)
+    except OSError as error:
+        if error.errno not in _GONE:
+            raise

@@ -1,0 +1,244 @@
+"""The FUSE thread's event loop: polls /dev/fuse and runs each handler to completion (design, FUSE facts).
+
+pyfuse3 takes its loop from the module attribute ``pyfuse3.trio``; ``Loop`` is what it needs of one, and nothing
+more. A handler that awaits nothing costs no task switch; one that awaits a ``Future`` parks, and another worker
+task goes on reading. One price per request is what counts here: trio's is three to five times this.
+
+Threads: everything here belongs to the thread that calls ``run``, but for ``call_soon_threadsafe``.
+``idle`` (group commit) runs before the loop would wait, and at the latest after ``BURST`` requests.
+"""
+
+import os
+import select
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+BURST = 16
+
+
+class ClosedResourceError(Exception):
+    """The FUSE descriptor is about to be closed (pyfuse3 ends its workers by it)."""
+
+
+class Future(Generic[T]):
+    """A value that arrives once. Await it in a handler; set it on the loop's thread."""
+
+    __slots__ = ("_done", "_error", "_loop", "_tasks", "_value")
+
+    def __init__(self, loop: "Loop") -> None:
+        self._loop = loop
+        self._tasks: list[_Task] = []
+        self._done = False
+        self._value: T | None = None
+        self._error: BaseException | None = None
+
+    def set(self, value: T) -> None:
+        """Hands the value to all who wait, now or later."""
+        self._value = value
+        self._settle()
+
+    def fail(self, error: BaseException) -> None:
+        """Raises ``error`` in all who wait, now or later."""
+        self._error = error
+        self._settle()
+
+    def _settle(self) -> None:
+        self._done = True
+        self._loop.ready.extend(self._tasks)
+        self._tasks.clear()
+
+    def __await__(self) -> Generator["Future[T]", None, T]:
+        if not self._done:
+            yield self
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[return-value]
+
+    def park(self, task: "_Task") -> None:
+        """Wakes ``task`` when the value arrives."""
+        if self._done:
+            self._loop.ready.append(task)
+        else:
+            self._tasks.append(task)
+
+
+class _Task:
+    """A running coroutine; pyfuse3 wants a name of the current one."""
+
+    __slots__ = ("coroutine", "name")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], name: str) -> None:
+        self.coroutine = coroutine
+        self.name = name
+
+
+class Lock:
+    """Held by the worker that reads /dev/fuse.
+
+    ``release`` hands over to nobody: a waiter is woken only once the releasing task has parked, or every
+    request would pay a task switch.
+    """
+
+    def __init__(self, loop: "Loop") -> None:
+        self._loop = loop
+        self._held = False
+        self._woken = False
+        self._waiters: deque[Future[None]] = deque()
+
+    async def __aenter__(self) -> None:
+        while self._held:
+            turn: Future[None] = Future(self._loop)
+            self._waiters.append(turn)
+            await turn
+            self._woken = False
+        self._held = True
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._held = False
+
+    def wake_next(self) -> None:
+        """Called by the loop after a task parked."""
+        if self._waiters and not self._held and not self._woken:
+            self._woken = True
+            self._waiters.popleft().set(None)
+
+
+class _Nursery:
+    """Starts tasks; the loop ends when all have, and raises what one raised."""
+
+    def __init__(self, loop: "Loop") -> None:
+        self._loop = loop
+
+    async def __aenter__(self) -> "_Nursery":
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        return None
+
+    def start_soon(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: object, name: str = "") -> None:
+        self._loop.start(function(*args), name)
+
+
+class Loop:
+    """One loop for one FUSE session. Stands in for the module ``trio`` inside pyfuse3."""
+
+    ClosedResourceError = ClosedResourceError
+
+    def __init__(self) -> None:
+        self.ready: deque[_Task] = deque()
+        self.idle: Callable[[], bool] = lambda: False
+        self.lowlevel = self
+        self._current: _Task | None = None
+        self._tasks = 0
+        self._error: BaseException | None = None
+        self._locks: list[Lock] = []
+        self._calls: deque[Callable[[], None]] = deque()
+        self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._poll = select.poll()
+        self._poll.register(self._wakeup, select.POLLIN)
+        self._readers: dict[int, Future[None]] = {}
+        self._probes: dict[int, select.poll] = {}
+        self._closing = False
+        self._burst = 0
+
+    # What pyfuse3 takes from its "trio".
+
+    def Lock(self) -> Lock:
+        lock = Lock(self)
+        self._locks.append(lock)
+        return lock
+
+    def open_nursery(self) -> _Nursery:
+        return _Nursery(self)
+
+    def current_task(self) -> _Task:
+        assert self._current is not None
+        return self._current
+
+    def current_trio_token(self) -> "Loop":
+        return self
+
+    async def wait_readable(self, fd: int) -> None:
+        """Returns at once while requests are queued and nothing else is due; parks otherwise."""
+        if self._closing:
+            raise ClosedResourceError
+        self._burst += 1
+        due = self._calls or self.ready or self._burst > BURST
+        if not due and self._readable(fd):
+            return
+        readable: Future[None] = Future(self)
+        self._readers[fd] = readable
+        self._poll.register(fd, select.POLLIN)
+        await readable
+
+    def _readable(self, fd: int) -> bool:
+        if fd not in self._probes:
+            self._probes[fd] = select.poll()
+            self._probes[fd].register(fd, select.POLLIN)
+        return bool(self._probes[fd].poll(0))
+
+    def notify_closing(self, fd: int) -> None:
+        """Ends the worker that waits for ``fd``; called on this thread."""
+        self._closing = True
+        reader = self._readers.pop(fd, None)
+        if reader is not None:
+            self._poll.unregister(fd)
+            reader.fail(ClosedResourceError())
+
+    # What ctxfs uses.
+
+    def call_soon_threadsafe(self, function: Callable[[], None]) -> None:
+        """Runs ``function`` on the loop's thread, soon; from any thread."""
+        self._calls.append(function)
+        os.eventfd_write(self._wakeup, 1)
+
+    def start(self, coroutine: Coroutine[Any, Any, Any], name: str = "") -> None:
+        """Runs ``coroutine`` as a task of its own; what it raises ends ``run``."""
+        self._tasks += 1
+        self.ready.append(_Task(coroutine, name))
+
+    def run(self, function: Callable[[], Awaitable[None]]) -> None:
+        """Runs ``function`` and every task it starts to their end; raises what one of them raised."""
+
+        async def main() -> None:
+            await function()
+
+        self.start(main(), "main")
+        while self._tasks and self._error is None:
+            self._turn()
+        if self._error is not None:
+            raise self._error
+
+    def _turn(self) -> None:
+        while self._calls:
+            self._calls.popleft()()
+        while self.ready:
+            self._step(self.ready.popleft())
+        self._burst = 0
+        if self.idle() or self.ready or not self._tasks:
+            return
+        self._wait()
+
+    def _step(self, task: _Task) -> None:
+        self._current = task
+        try:
+            awaited = task.coroutine.send(None)
+        except StopIteration:
+            self._tasks -= 1
+        except BaseException as error:
+            self._tasks -= 1
+            self._error = error
+        else:
+            awaited.park(task)
+        for lock in self._locks:
+            lock.wake_next()
+
+    def _wait(self) -> None:
+        for fd, _ in self._poll.poll():
+            if fd == self._wakeup:
+                os.eventfd_read(fd)
+            else:
+                self._poll.unregister(fd)
+                self._readers.pop(fd).set(None)

@@ -1,0 +1,59 @@
+"""The columns of the table of files (``ctxfs.table``): what a row says of one kind, and where kinds are found."""
+
+import dataclasses
+import stat
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from backend.store import Stream
+from ctxfs.files.directories import Caller, Found
+from ctxfs.files.handles import Handle, Opening
+from ctxfs.inodes import Kind, Node
+from ctxfs.privacy import Modes
+from ctxfs.subjects import Subjects
+
+if TYPE_CHECKING:
+    from ctxfs.core import Core
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One kind of file.
+
+    ``show`` gives the content, ``size`` its length where that needs no content; ``stream`` is a log file, read by
+    ranges. ``open`` makes the handle of a writer (none: derived), ``accept`` takes a temporary renamed onto it.
+    ``exists`` is asked where a name may lead to nothing; ``creatable`` names may be made by ``open(O_CREAT)``.
+    ``temporaries`` says which other names in the directory may be temporaries. ``roots``: ordinary directories in it.
+    """
+
+    name: str
+    parents: tuple[Kind, ...]
+    modes: Modes
+    load: Callable[[Subjects, int], Any]
+    mtime: Callable[["Core", Any], int]
+    show: Callable[["Core", Any], bytes] | None = None
+    size: Callable[["Core", Any], int] | None = None
+    stream: Stream | None = None
+    open: Callable[[Opening], Handle] | None = None
+    accept: Callable[["Core", Node, bytes, int], Awaitable[None]] | None = None
+    exists: Callable[["Core", Any], bool] | None = None
+    creatable: bool = False
+    removable: bool = False
+    temporaries: Callable[[str], bool] | None = None
+    roots: Callable[[Any], dict[str, str]] | None = None
+
+    @property
+    def is_directory(self) -> bool:
+        return stat.S_ISDIR(self.modes.private)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pattern:
+    """Files of one kind in one kind of directory, by name: how they are found, listed, made and removed."""
+
+    parent: Kind
+    kind: Kind
+    find: Callable[["Core", Any, str, int], int | None]
+    each: Callable[["Core", Any, int, int], Iterable[Found]]
+    make: Callable[["Core", Any, str, Caller], int] | None = None
+    remove: Callable[["Core", Any, str, Caller], None] | None = None

@@ -1,0 +1,393 @@
+"""The namespace of ``/ctx`` as one table (spec 1.2): a row for each kind of file.
+
+To add a file, append its ``Kind`` in ``ctxfs.inodes`` and a row here. A row says where the file is, whose it is and
+with which mode, what it shows, and what a write to it does; the functions it names are in ``ctxfs.files``.
+A file with a name of its own has the id of its directory as its own; those with names of many kinds (``<…>``) are
+found in the directories that ``PATTERNS`` says.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from backend.errors import Missing
+from backend.store import Stream
+from ctxfs.files import appends, definitions, index, sessions, snapshots, spaces, values
+from ctxfs.files.mount_status import mount_status, status_changed_at
+from ctxfs.inodes import Kind, Node
+from ctxfs.privacy import (
+    DERIVED,
+    DIRECTORY,
+    EDITABLE,
+    PUBLIC_DERIVED,
+    PUBLIC_DIRECTORY,
+    PUBLIC_EDITABLE,
+    SESSION_DIRECTORY,
+)
+from ctxfs.rows import Pattern, Row
+from ctxfs.subjects import Subjects
+
+if TYPE_CHECKING:
+    from ctxfs.core import Core
+
+
+def _mounted(core: "Core", _: Any) -> int:
+    return core.subjects.started_ns
+
+
+def _session_time(_: "Core", subject: Any) -> int:
+    return int(subject.session.updated_at * 1_000_000)
+
+
+def _owner_time(_: "Core", subject: Any) -> int:
+    return int(subject.owner.mtime)
+
+
+def _own_time(_: "Core", subject: Any) -> int:
+    return int(subject.mtime)
+
+
+def _key_time(core: "Core", subject: Any) -> int:
+    return int(subject.mapping.mtime) if subject.mapping else core.subjects.started_ns
+
+
+def _text(value: object) -> bytes:
+    return f"{value}\n".encode()
+
+
+def _session_row(name: str, mtime: str, show: Callable[[Any], object], **more: Any) -> Row:
+    """A value of a session; its content is ``show`` of the session's row and a newline."""
+    return Row(
+        name=name,
+        parents=(Kind.SESSION,),
+        load=Subjects.session,
+        mtime=lambda _, subject: getattr(subject.session, mtime),
+        show=lambda _, subject: _text(show(subject.session)),
+        **({"modes": DERIVED} | more),
+    )
+
+
+def _value(value: values.Value) -> dict[str, Any]:
+    """The columns of a file that takes a value."""
+
+    async def accept(core: "Core", node: Node, content: bytes, uid: int) -> None:
+        await value.put(core, node.id, content, uid)
+        await core.commits.sync()
+
+    return {"open": lambda opening: values.ValueWriter(opening, value), "accept": accept}
+
+
+def _log_row(name: str, stream: Stream, mtime: str) -> Row:
+    return Row(
+        name=name,
+        parents=(Kind.SESSION,),
+        modes=EDITABLE,
+        load=Subjects.session,
+        mtime=lambda _, subject: getattr(subject.session, mtime),
+        size=lambda _, subject: appends.stream_size(subject.session, stream),
+        stream=stream,
+        open=appends.LogWriter,
+        accept=appends.replace_log,
+    )
+
+
+def _snapshot_row(name: str) -> Row:
+    def found(core: "Core", subject: Any) -> Any:
+        snapshot = core.store.snapshot(subject.session.id, name)
+        if snapshot is None:
+            raise Missing(f"no {name}")
+        return snapshot
+
+    return Row(
+        name=name,
+        parents=(Kind.SESSION,),
+        modes=EDITABLE,
+        load=Subjects.session,
+        mtime=lambda core, subject: found(core, subject).mtime,
+        size=lambda core, subject: found(core, subject).size,
+        show=lambda core, subject: core.store.read_snapshot(subject.session.id, name),
+        exists=lambda core, subject: core.store.snapshot(subject.session.id, name) is not None,
+        open=snapshots.SnapshotWriter,
+        accept=snapshots.replace_snapshot,
+        creatable=True,
+        removable=True,
+    )
+
+
+def _definition_row(kind: Kind) -> Row:
+    file = definitions.FILES[kind]
+    return Row(
+        name=file,
+        parents=(Kind.AGENT_DEFINITION, Kind.MODEL_DEFINITION),
+        modes=PUBLIC_EDITABLE,
+        load=Subjects.definition,
+        mtime=lambda core, subject: definitions.changed_at(core, subject, file),
+        show=lambda core, subject: definitions.shown(core, subject, file),
+        **_value(definitions.value(kind)),
+    )
+
+
+def _key_row(**more: Any) -> Row:
+    return Row(
+        name="<key>",
+        parents=(),
+        load=Subjects.key,
+        mtime=_key_time,
+        show=lambda _, subject: _text(subject.mapping.session) if subject.mapping else b"",
+        exists=lambda _, subject: subject.mapping is not None,
+        **more,
+    )
+
+
+def _any_name(_: str) -> bool:
+    return True
+
+
+def _hidden_or_backup(name: str) -> bool:
+    return name.startswith(".") or name.endswith("~")
+
+
+def _directory(name: str, parents: tuple[Kind, ...], load: Any, mtime: Any = _mounted, **more: Any) -> Row:
+    return Row(name=name, parents=parents, load=load, mtime=mtime, **({"modes": DIRECTORY} | more))
+
+
+TABLE: dict[Kind, Row] = {
+    Kind.ROOT: _directory("/", (), Subjects.nothing, modes=PUBLIC_DIRECTORY),
+    Kind.STATUS: Row(
+        name="status",
+        parents=(Kind.ROOT,),
+        modes=PUBLIC_DERIVED,
+        load=Subjects.nothing,
+        mtime=status_changed_at,
+        show=mount_status,
+    ),
+    # What admins define.
+    Kind.AGENTS: _directory("agent", (Kind.ROOT,), Subjects.nothing, modes=PUBLIC_DIRECTORY),
+    Kind.AGENT_DEFINITION: _directory(
+        "<agent>.d",
+        (),
+        Subjects.definition,
+        modes=PUBLIC_DIRECTORY,
+    ),
+    Kind.MODELS: _directory("model", (Kind.ROOT,), Subjects.nothing, modes=PUBLIC_DIRECTORY),
+    Kind.MODEL_PROVIDER: _directory(
+        "<provider>",
+        (),
+        Subjects.provider,
+        modes=PUBLIC_DIRECTORY,
+    ),
+    Kind.MODEL_DEFINITION: _directory(
+        "<model>.d",
+        (),
+        Subjects.definition,
+        modes=PUBLIC_DIRECTORY,
+    ),
+    **{kind: _definition_row(kind) for kind in definitions.FILES},
+    Kind.DEFINITION_STATUS: Row(
+        name="status",
+        parents=(Kind.AGENT_DEFINITION, Kind.MODEL_DEFINITION),
+        modes=PUBLIC_DERIVED,
+        load=Subjects.definition,
+        mtime=_mounted,
+        show=lambda _core, _subject: b"idle\n",
+    ),
+    # Spaces.
+    Kind.HOMES: _directory("home", (Kind.ROOT,), Subjects.nothing, modes=PUBLIC_DIRECTORY),
+    Kind.HOME: _directory(
+        "<uid>",
+        (),
+        Subjects.space,
+        _own_time,
+    ),
+    Kind.SHARED: _directory(
+        "shared",
+        (Kind.ROOT,),
+        Subjects.nothing,
+        modes=PUBLIC_DIRECTORY,
+        exists=lambda core, _: not core.alone,
+    ),
+    Kind.SHARED_SPACE: _directory(
+        "<space>",
+        (),
+        Subjects.space,
+        _own_time,
+        roots=spaces.shared_roots,
+    ),
+    Kind.SPACE_AGENTS: _directory("agent", (Kind.HOME, Kind.SHARED_SPACE), Subjects.space, _own_time),
+    Kind.SPACE_MODELS: _directory("model", (Kind.HOME, Kind.SHARED_SPACE), Subjects.space, _own_time),
+    Kind.ARCHIVE: _directory("archived_sessions", (Kind.HOME, Kind.SHARED_SPACE), Subjects.space, _own_time),
+    Kind.AGENT: _directory(
+        "<agent>",
+        (),
+        Subjects.owner,
+        _owner_time,
+        roots=spaces.agent_roots,
+    ),
+    Kind.MODEL: _directory(
+        "<model>.d",
+        (),
+        Subjects.owner,
+        _owner_time,
+    ),
+    Kind.SPACE_PROVIDER: _directory(
+        "<provider>",
+        (),
+        Subjects.provider,
+        _own_time,
+    ),
+    Kind.ARCHIVE_DIRECTORY: _directory(
+        "<directory>",
+        (),
+        Subjects.archive,
+        lambda _, subject: subject.directory.mtime,
+    ),
+    # Sessions of one agent or model.
+    Kind.SESSIONS: _directory("session", (Kind.AGENT, Kind.MODEL), Subjects.owner, _owner_time),
+    Kind.INDEX: _directory("index", (Kind.SESSIONS,), Subjects.owner, _owner_time, temporaries=_any_name),
+    Kind.LIST: Row(
+        name="list",
+        parents=(Kind.INDEX,),
+        modes=DERIVED,
+        load=Subjects.owner,
+        mtime=lambda _, subject: subject.owner.list_mtime,
+        size=lambda _, subject: subject.owner.list_size,
+        show=lambda core, subject: core.store.list_content(subject.owner.id),
+    ),
+    Kind.CURRENT: Row(
+        name="current",
+        parents=(Kind.INDEX,),
+        modes=EDITABLE,
+        load=Subjects.owner,
+        mtime=lambda _, subject: subject.owner.current_mtime,
+        show=lambda _, subject: _text(subject.owner.current) if subject.owner.current else b"",
+        exists=lambda _, subject: subject.owner.current is not None,
+        creatable=True,
+        **_value(values.CURRENT),
+    ),
+    Kind.BY_CWD: _directory("by-cwd", (Kind.INDEX,), Subjects.owner, _owner_time),
+    Kind.BY_HASH: _directory("by-hash", (Kind.INDEX,), Subjects.owner, _owner_time, temporaries=_hidden_or_backup),
+    Kind.BY_UUID: _directory("by-uuid", (Kind.INDEX,), Subjects.owner, _owner_time, temporaries=_any_name),
+    Kind.CWD_KEY: _key_row(modes=DERIVED),
+    Kind.HASH_KEY: _key_row(modes=EDITABLE, creatable=True, **_value(values.KEY)),
+    Kind.UUID_KEY: _key_row(modes=EDITABLE, creatable=True, **_value(values.KEY)),
+    # One session.
+    Kind.SESSION: _directory(
+        "<session>",
+        (),
+        Subjects.session,
+        _session_time,
+        modes=SESSION_DIRECTORY,
+        temporaries=_any_name,
+    ),
+    Kind.MESSAGES: _log_row("messages.jsonl", "messages", "messages_mtime"),
+    Kind.EVENTS: _log_row("events.jsonl", "events", "events_mtime"),
+    Kind.LATEST: Row(
+        name="latest.md",
+        parents=(Kind.SESSION,),
+        modes=DERIVED,
+        load=Subjects.session,
+        mtime=lambda _, subject: subject.session.latest_mtime,
+        size=lambda _, subject: subject.session.latest_size,
+        show=lambda core, subject: core.store.latest(subject.session.id),
+    ),
+    Kind.STATE: _session_row("state", "state_mtime", lambda s: s.state, modes=EDITABLE, **_value(values.STATE)),
+    Kind.CWD: _session_row("cwd", "cwd_mtime", lambda s: s.cwd, modes=EDITABLE, **_value(values.CWD)),
+    Kind.CREATED_AT: _session_row("created_at", "created_mtime", lambda s: s.created_at // 1000),
+    Kind.UPDATED_AT: _session_row("updated_at", "updated_mtime", lambda s: s.updated_at // 1000),
+    Kind.META: _session_row("meta.json", "meta_mtime", lambda s: s.meta, modes=EDITABLE, **_value(values.META)),
+    Kind.AGENTS_MD: _snapshot_row("AGENTS.md"),
+    Kind.SKILLS_MD: _snapshot_row("SKILLS.md"),
+    Kind.CONTEXT: _directory("context", (Kind.SESSION,), Subjects.session, _session_time, modes=SESSION_DIRECTORY),
+}
+
+
+PATTERNS = (
+    Pattern(
+        Kind.AGENTS,
+        Kind.AGENT_DEFINITION,
+        definitions.find_agent_definition,
+        definitions.each_agent_definition,
+        definitions.make_agent_definition,
+        definitions.remove_agent_definition,
+    ),
+    Pattern(
+        Kind.MODELS,
+        Kind.MODEL_PROVIDER,
+        definitions.find_definition_provider,
+        definitions.each_definition_provider,
+        definitions.make_definition_provider,
+    ),
+    Pattern(
+        Kind.MODEL_PROVIDER,
+        Kind.MODEL_DEFINITION,
+        definitions.find_model_definition,
+        definitions.each_model_definition,
+        definitions.make_model_definition,
+        definitions.remove_model_definition,
+    ),
+    Pattern(Kind.HOMES, Kind.HOME, spaces.find_home, spaces.each_home),
+    Pattern(
+        Kind.SHARED,
+        Kind.SHARED_SPACE,
+        spaces.find_shared,
+        spaces.each_shared,
+        spaces.make_shared,
+        spaces.remove_shared,
+    ),
+    Pattern(
+        Kind.SPACE_AGENTS, Kind.AGENT, spaces.find_agent, spaces.each_agent, spaces.make_agent, spaces.remove_agent
+    ),
+    Pattern(
+        Kind.SPACE_MODELS, Kind.MODEL, spaces.find_model, spaces.each_model, spaces.make_model, spaces.remove_model
+    ),
+    Pattern(
+        Kind.SPACE_MODELS,
+        Kind.SPACE_PROVIDER,
+        spaces.find_provider,
+        spaces.each_provider,
+        spaces.make_provider,
+        spaces.remove_provider,
+    ),
+    Pattern(
+        Kind.SPACE_PROVIDER,
+        Kind.MODEL,
+        spaces.find_provider_model,
+        spaces.each_provider_model,
+        spaces.make_provider_model,
+        spaces.remove_provider_model,
+    ),
+    Pattern(
+        Kind.SESSIONS,
+        Kind.SESSION,
+        sessions.find_session,
+        sessions.each_session,
+        sessions.make_session,
+        sessions.remove_session,
+    ),
+    Pattern(Kind.BY_CWD, Kind.CWD_KEY, *index.key_files("by-cwd")),
+    Pattern(Kind.BY_HASH, Kind.HASH_KEY, *index.key_files("by-hash")),
+    Pattern(Kind.BY_UUID, Kind.UUID_KEY, *index.key_files("by-uuid")),
+    Pattern(
+        Kind.ARCHIVE,
+        Kind.ARCHIVE_DIRECTORY,
+        sessions.find_archive,
+        sessions.each_archive,
+        sessions.make_archive,
+        sessions.remove_archive,
+    ),
+    Pattern(Kind.ARCHIVE_DIRECTORY, Kind.SESSION, sessions.find_archived, sessions.each_archived),
+    Pattern(
+        Kind.ARCHIVE_DIRECTORY,
+        Kind.ARCHIVE_DIRECTORY,
+        sessions.find_nested_archive,
+        sessions.each_nested_archive,
+        sessions.make_nested_archive,
+        sessions.remove_nested_archive,
+    ),
+)
+
+NAMED: dict[Kind, tuple[tuple[Kind, Row], ...]] = {
+    parent: tuple((kind, row) for kind, row in TABLE.items() if parent in row.parents) for parent in Kind
+}
+FOUND: dict[Kind, tuple[Pattern, ...]] = {
+    parent: tuple(pattern for pattern in PATTERNS if pattern.parent is parent) for parent in Kind
+}

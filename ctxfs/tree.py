@@ -1,0 +1,87 @@
+"""Names → files: what follows from the table of ``ctxfs.table`` over one mount's core. Reads only."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ctxfs.inodes import Node
+from ctxfs.privacy import Access
+from ctxfs.rows import Pattern, Row
+from ctxfs.table import FOUND, NAMED, TABLE
+
+if TYPE_CHECKING:
+    from ctxfs.core import Core
+
+OFFSET_BITS = 48
+
+
+class Entry:
+    """A file that was found: its node, row and subject."""
+
+    __slots__ = ("node", "row", "subject")
+
+    def __init__(self, node: Node, row: Row, subject: Any) -> None:
+        self.node = node
+        self.row = row
+        self.subject = subject
+
+    @property
+    def access(self) -> Access:
+        access: Access = self.subject.access
+        return access
+
+
+class Tree:
+    """Names → entries, over one mount's core. Pure reading; changes are the functions that rows name."""
+
+    def __init__(self, core: "Core") -> None:
+        self._core = core
+
+    def entry(self, node: Node) -> Entry:
+        """The entry of a node that the kernel knows (``Missing`` once its subject is gone)."""
+        row = TABLE[node.kind]
+        return Entry(node, row, row.load(self._core.subjects, node.id))
+
+    def present(self, entry: Entry) -> bool:
+        """Whether the name leads anywhere now, or a writer is about to make it."""
+        exists = entry.row.exists
+        return exists is None or exists(self._core, entry.subject) or entry.node in self._core.pending
+
+    def named(self, directory: Entry, name: str, uid: int) -> Entry | None:
+        """What the table has under that name in a directory, there or not."""
+        for kind, row in NAMED[directory.node.kind]:
+            if row.name == name:
+                return self.entry(Node(kind, directory.node.id))
+        for pattern in FOUND[directory.node.kind]:
+            number = pattern.find(self._core, directory.subject, name, uid)
+            if number is not None:
+                return self.entry(Node(pattern.kind, number))
+        return None
+
+    def lookup(self, directory: Entry, name: str, uid: int) -> Entry | None:
+        """What is there under that name."""
+        entry = self.named(directory, name, uid)
+        return entry if entry is not None and self.present(entry) else None
+
+    def children(self, directory: Entry, start: int, uid: int) -> Iterator[tuple[int, str, Entry]]:
+        """Entries after offset ``start``: (offset to go on from, name, entry). Offsets are stable, never positions."""
+        for offset, (kind, row) in enumerate(NAMED[directory.node.kind], 1):
+            if offset > start:
+                entry = self.entry(Node(kind, directory.node.id))
+                if self.present(entry):
+                    yield offset, row.name, entry
+        for ordinal, pattern in enumerate(FOUND[directory.node.kind], 1):
+            base = ordinal << OFFSET_BITS
+            if start < base + (1 << OFFSET_BITS):
+                yield from self._found(directory, pattern, base, max(0, start - base), uid)
+
+    def _found(
+        self, directory: Entry, pattern: Pattern, base: int, after: int, uid: int
+    ) -> Iterator[tuple[int, str, Entry]]:
+        row = TABLE[pattern.kind]
+        for found in pattern.each(self._core, directory.subject, after, uid):
+            subject = found.subject or row.load(self._core.subjects, found.id)
+            yield base + found.offset, found.name, Entry(Node(pattern.kind, found.id), row, subject)
+
+    def roots(self, directory: Entry) -> dict[str, str]:
+        """Ordinary directories in a directory: name → their key on disk."""
+        return directory.row.roots(directory.subject) if directory.row.roots else {}
