@@ -22,7 +22,7 @@ Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 
 # pyfuse3's own methods that are no requests.
 _NOT_REQUESTS = frozenset(("init", "stacktrace"))
-_QUIET = (errno.ENOENT, errno.ENODATA)
+_QUIET = (errno.ENOENT, errno.ENODATA, errno.EOPNOTSUPP)
 
 
 def errno_of(error: BaseException) -> int:
