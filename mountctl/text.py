@@ -3,7 +3,9 @@
 import os
 import re
 import sys
+import time
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _BREAKS = re.compile(r"[\t\n]")
@@ -67,3 +69,10 @@ def duration_text(seconds: int) -> str:
         if seconds >= size:
             return f"{seconds // size}{unit}{seconds % size // smaller}{'hms'['dhm'.index(unit)]}"
     return f"{seconds}s"
+
+
+def age_text(seconds: int) -> str:
+    """A point in time for people: how long ago on a terminal, ISO 8601 in UTC elsewhere."""
+    if not is_terminal():
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{duration_text(max(0, int(time.time()) - seconds))} ago"

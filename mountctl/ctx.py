@@ -1,0 +1,38 @@
+"""``ctx``: sessions for people and agents, by ordinary file operations on the mount (spec 4.1, 4.2)."""
+
+import sys
+
+from mountctl.cli import Command, Group, run
+
+PROGRAM = Group(
+    "Reads and changes agents' sessions through the mount ($CTX_ROOT, default /ctx).",
+    {
+        "status": Command("mountctl.ctx_status", "show the mount, the store and my home"),
+        "agent": Group(
+            "Sessions of agents; model:PROVIDER/MODEL in place of an agent means a model's sessions.",
+            {
+                "list": Command("mountctl.ctx_agent_list", "list the agents that have sessions"),
+                "history": Command("mountctl.ctx_agent_history", "show a session's messages"),
+                "output": Command("mountctl.ctx_agent_output", "print the last text of the assistant"),
+                "import": Command("mountctl.ctx_agent_import", "import transcripts of other programs"),
+                "session": Group(
+                    "Sessions of one agent.",
+                    {
+                        "list": Command("mountctl.ctx_session_list", "list an agent's sessions"),
+                        "new": Command("mountctl.ctx_session_new", "make a session"),
+                        "select": Command("mountctl.ctx_session_select", "make a session the current one"),
+                    },
+                ),
+            },
+        ),
+    },
+)
+
+
+def main() -> int:
+    """The console script."""
+    return run("ctx", PROGRAM, sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

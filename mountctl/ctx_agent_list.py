@@ -1,0 +1,59 @@
+"""``ctx agent list``: the agents with sessions, how many, the newest and its state (spec 4.1)."""
+
+import argparse
+import json
+import os
+from typing import NamedTuple
+
+from mountctl import places
+from mountctl.cli import OK
+from mountctl.session_options import add_json, add_space
+from mountctl.sessions import names, read_value
+from mountctl.text import age_text, table
+
+DESCRIPTION = "Lists the agents that have sessions: how many, the most recently updated one, and its state."
+
+
+class Agent(NamedTuple):
+    """One row; ``updated_at`` in seconds since the epoch."""
+
+    agent: str
+    sessions: int
+    newest: str
+    updated_at: int
+    state: str
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_space(parser)
+    add_json(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    found = agents(arguments.space)
+    if arguments.json:
+        print(json.dumps({"agents": [agent._asdict() for agent in found]}))
+    elif found:
+        rows = [(a.agent, str(a.sessions), a.newest, age_text(a.updated_at), a.state) for a in found]
+        print(table(("agent", "sessions", "newest", "updated", "state"), rows))
+    return OK
+
+
+def agents(space: str | None) -> list[Agent]:
+    """The agents of a space that have sessions, by name."""
+    base = f"{places.space(space)}/agent"
+    try:
+        present = sorted(os.listdir(base))
+    except FileNotFoundError:
+        return []
+    return [row for name in present if (row := _row(f"{base}/{name}/session", name)) is not None]
+
+
+def _row(directory: str, agent: str) -> Agent | None:
+    sessions = names(directory)
+    if not sessions:
+        return None
+    newest = f"{directory}/{sessions[0]}"
+    return Agent(
+        agent, len(sessions), sessions[0], int(read_value(f"{newest}/updated_at")), read_value(f"{newest}/state")
+    )

@@ -1,0 +1,63 @@
+"""``ctx status``: the mount, its store, and the caller's home, as the mount itself shows them (spec 4.1)."""
+
+import argparse
+import json
+import os
+from typing import Any
+
+from mountctl import places
+from mountctl.cli import OK, UNAVAILABLE, Failure
+from mountctl.session_options import add_json
+from mountctl.sessions import names, size_of
+from mountctl.text import bytes_text, escaped_name
+
+DESCRIPTION = "Shows the mount, what its store says of itself, and how much my home holds."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_json(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    facts = gather()
+    if arguments.json:
+        print(json.dumps(facts))
+    else:
+        print(_text(facts))
+    return OK
+
+
+def gather() -> dict[str, Any]:
+    """``{root, mount: {key: value}, home, agents, sessions, bytes}`` (docs/json.md)."""
+    root = places.root()
+    try:
+        with open(f"{root}/status", encoding="utf-8") as file:
+            lines = [line.rstrip("\n").partition("=") for line in file]
+    except OSError as error:
+        raise Failure(f"no ctxfs at {root} ({error.strerror}): mount one, or set CTX_ROOT", UNAVAILABLE) from error
+    home = places.home()
+    directories = _session_directories(home)
+    sessions = [f"{directory}/{name}" for directory in directories for name in names(directory)]
+    mount = {key: value for key, _, value in lines}
+    sizes = sum(map(size_of, sessions))
+    return {
+        "root": root,
+        "mount": mount,
+        "home": home,
+        "agents": len(directories),
+        "sessions": len(sessions),
+        "bytes": sizes,
+    }
+
+
+def _session_directories(home: str) -> list[str]:
+    try:
+        return [f"{home}/agent/{agent}/session" for agent in os.listdir(f"{home}/agent")]
+    except FileNotFoundError:
+        return []
+
+
+def _text(facts: dict[str, Any]) -> str:
+    rows = [("mount", facts["root"]), *facts["mount"].items(), ("home", facts["home"])]
+    rows.append(("in it", f"{facts['agents']} agents, {facts['sessions']} sessions, {bytes_text(facts['bytes'])}"))
+    return "\n".join(f"{key:<12}{escaped_name(value)}" for key, value in rows)

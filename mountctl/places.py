@@ -1,0 +1,68 @@
+"""Where things are on the mount, for ``ctx``: its root, the caller's home, an agent's sessions (spec 4, 1.2).
+
+Plain file operations only. The quickest commands use this module, so it imports nothing but ``os``.
+"""
+
+import os
+
+from mountctl.cli import UNAVAILABLE, USAGE, Failure
+
+_MODEL_PREFIX = "model:"
+
+
+def root() -> str:
+    """``$CTX_ROOT``, by default ``/ctx``."""
+    return os.environ.get("CTX_ROOT") or "/ctx"
+
+
+def home() -> str:
+    """``$CTX_HOME``, by default the entry of ``home/`` that belongs to the caller.
+
+    Usually that is ``home/<euid>``; in a user namespace it is called after the outer uid, and a listing shows it.
+    """
+    if own := os.environ.get("CTX_HOME"):
+        return own
+    homes, uid = f"{root()}/home", os.geteuid()
+    plain = f"{homes}/{uid}"
+    try:
+        if os.stat(plain).st_uid == uid:
+            return plain
+        found = (f"{homes}/{name}" for name in os.listdir(homes))
+        return next((path for path in found if os.stat(path).st_uid == uid), plain)
+    except OSError as error:
+        raise Failure(f"no ctxfs at {root()} ({error.strerror}): mount one, or set CTX_ROOT", UNAVAILABLE) from error
+
+
+def space(name: str | None) -> str:
+    """The caller's home, or the shared space of that name."""
+    return home() if name is None else f"{root()}/shared/{_plain(name)}"
+
+
+def owner(agent: str, shared: str | None) -> str:
+    """The directory of an agent, or of ``model:[PROVIDER/]MODEL``, in a space."""
+    if not agent.startswith(_MODEL_PREFIX):
+        return f"{space(shared)}/agent/{_plain(agent)}"
+    parts = [_plain(part) for part in agent.removeprefix(_MODEL_PREFIX).split("/")]
+    return f"{space(shared)}/model/{'/'.join(parts)}.d"
+
+
+def current(agent: str, shared: str | None) -> str:
+    """The name of an agent's current session, ``default`` while it has none."""
+    try:
+        with open(f"{owner(agent, shared)}/session/index/current", encoding="utf-8") as file:
+            return file.read().strip()
+    except FileNotFoundError:
+        return "default"
+
+
+def session(agent: str, name: str | None, shared: str | None) -> str:
+    """The directory of a session of an agent, by default its current one."""
+    chosen = current(agent, shared) if name is None else name
+    return f"{owner(agent, shared)}/session/{_plain(chosen)}"
+
+
+def _plain(name: str) -> str:
+    """``name`` if it cannot lead elsewhere; what else a name may be is the mount's to judge."""
+    if not name or "/" in name or "\0" in name or name in (".", "..", "index"):
+        raise Failure(f"{name!r} is not a name", USAGE)
+    return name

@@ -1,0 +1,25 @@
+"""The options that ``ctx agent`` commands share (spec 4)."""
+
+import argparse
+
+
+def add_agent(parser: argparse.ArgumentParser) -> None:
+    """AGENT and ``--space``."""
+    parser.add_argument("agent", metavar="AGENT", help="an agent, or model:PROVIDER/MODEL")
+    add_space(parser)
+
+
+def add_space(parser: argparse.ArgumentParser) -> None:
+    """``--space``."""
+    parser.add_argument("--space", metavar="NAME", help="a shared space; default: the caller's home")
+
+
+def add_session(parser: argparse.ArgumentParser) -> None:
+    """AGENT, ``--space`` and ``--session``."""
+    add_agent(parser)
+    parser.add_argument("-s", "--session", metavar="S", help="default: the current session")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """``--json``; the shapes are in docs/json.md."""
+    parser.add_argument("--json", action="store_true", help="one JSON object (docs/json.md)")

@@ -1,0 +1,66 @@
+"""What the listing commands read of sessions, by ordinary file operations (spec 1.2, 1.9)."""
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+
+class SessionRow(NamedTuple):
+    """One session; ``size`` in bytes of both log files, ``updated_at`` in seconds; None where it is not known."""
+
+    name: str
+    state: str
+    updated_at: int
+    entries: int | None
+    size: int
+    cwd: str
+    parent: str | None
+
+
+def names(directory: str) -> list[str]:
+    """The sessions below a ``session/`` directory, most recently updated first; none where there is no such."""
+    try:
+        with open(f"{directory}/index/list", encoding="utf-8") as file:
+            return file.read().split()
+    except FileNotFoundError:
+        return []
+
+
+def read_value(path: str) -> str:
+    """The value that a small file holds."""
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        return file.read().removesuffix("\n")
+
+
+def rows(directory: str) -> Iterator[SessionRow]:
+    """The sessions below a ``session/`` directory; one that is archived meanwhile is left out."""
+    for name in names(directory):
+        try:
+            yield _row(f"{directory}/{name}", name)
+        except FileNotFoundError:
+            continue
+
+
+def _row(path: str, name: str) -> SessionRow:
+    entries = _attribute(path, "user.ctx.n")
+    return SessionRow(
+        name=name,
+        state=read_value(f"{path}/state"),
+        updated_at=int(read_value(f"{path}/updated_at")),
+        entries=None if entries is None else int(entries),
+        size=size_of(path),
+        cwd=read_value(f"{path}/cwd"),
+        parent=_attribute(path, "user.ctx.parent"),
+    )
+
+
+def size_of(path: str) -> int:
+    """Bytes of a session's log."""
+    return os.stat(f"{path}/messages.jsonl").st_size + os.stat(f"{path}/events.jsonl").st_size
+
+
+def _attribute(path: str, name: str) -> str | None:
+    try:
+        return os.getxattr(path, name).decode("utf-8", "surrogateescape")
+    except OSError:
+        return None
