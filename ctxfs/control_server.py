@@ -62,5 +62,5 @@ async def _answer(line: bytes, handlers: Mapping[str, Handler]) -> Mapping[str, 
         return {"error": f"unknown op {operation!r}"}
     try:
         return await handler()
-    except CtxError as error:
-        return {"error": str(error)}
+    except (CtxError, TimeoutError) as error:
+        return {"error": str(error) or "timed out"}

@@ -18,17 +18,19 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as package_version
 from typing import Any
 
-import msgspec
 import trio
 
 from backend.errors import CtxError, StoreFailed
+from backend.store import StoreStatus
 from ctxfs import control_server, logs, mounts, probe, stores
 from ctxfs.fuse_thread import FuseThread
 from ctxfs.options import fuse_options
 from ctxfs.plan import Plan, parse_command
 from ctxfs.runtime import DaemonState, RuntimeFiles, start_time
+from ctxfs.statistics import Statistics
 
 MAINTAIN_EVERY_S = 1.0
+STATUS_TIMEOUT_S = 0.8
 SWITCH_INTERVAL_S = 0.0005
 EXIT_INTERNAL = 70
 
@@ -124,8 +126,8 @@ class Daemon:
 
     def _handlers(self) -> Mapping[str, control_server.Handler]:
         async def status() -> Mapping[str, Any]:
-            figures: dict[str, Any] = msgspec.to_builtins(self.fuse.statistics())
-            return figures | {"finished": self._finished.is_set()}
+            store = await trio.to_thread.run_sync(self.fuse.store_status().result, STATUS_TIMEOUT_S)
+            return _figures(self.fuse.statistics(), store) | {"finished": self._finished.is_set()}
 
         async def sync() -> Mapping[str, Any]:
             await trio.to_thread.run_sync(self.store.sync)
@@ -159,6 +161,19 @@ class Daemon:
                 await trio.to_thread.run_sync(maintain)
             except CtxError as error:
                 log.warning("maintenance failed, trying again: %s", error)
+
+
+def _figures(counted: Statistics, store: StoreStatus) -> dict[str, Any]:
+    """What ``status`` answers; the counters go on counting, so they are copied first."""
+    return {
+        "requests": dict(counted.requests),
+        "errors": dict(counted.errors),
+        "dropped_rests": counted.dropped_rests,
+        "last_error": counted.last_error or store.failure,
+        "sessions": store.sessions,
+        "homes": store.spaces,
+        "bytes": store.bytes,
+    }
 
 
 def log_stacks() -> None:

@@ -7,12 +7,13 @@ a call on a path of our own mount that holds the GIL would wait for ourselves.
 import os
 import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
 
 import pyfuse3
 
 from backend.errors import StoreFailed
-from backend.store import Store
+from backend.store import Store, StoreStatus
 from ctxfs.boundary import guard_operations
 from ctxfs.commits import Commits
 from ctxfs.core import Budget, Core
@@ -100,3 +101,16 @@ class FuseThread:
     def statistics(self) -> Statistics:
         """The live counters."""
         return self._statistics
+
+    def store_status(self) -> Future[StoreStatus]:
+        """The store's figures, taken by this thread, whose store it is; any thread may ask and wait for them."""
+        answer: Future[StoreStatus] = Future()
+
+        def take() -> None:
+            try:
+                answer.set_result(self._core.store.status())
+            except Exception as error:
+                answer.set_exception(error)
+
+        self._loop.call_soon_threadsafe(take)
+        return answer

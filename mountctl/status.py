@@ -12,7 +12,7 @@ from ctxfs import mounts
 from ctxfs.health import Health, examine
 from mountctl.cli import OK, UNAVAILABLE
 from mountctl.settings import config_of
-from mountctl.text import duration_text, escaped_name, styled
+from mountctl.text import bytes_text, duration_text, escaped_name, styled
 
 DESCRIPTION = "Shows every ctxfs mount, who serves it and what it has done. Exit code 69 if one is dead."
 
@@ -65,7 +65,8 @@ def _paragraph(health: Health) -> str:
         uptime = "" if facts["uptime_s"] is None else f", up {duration_text(facts['uptime_s'])}"
         lines.append(f"  daemon    pid {facts['pid']}, version {facts['version']}{uptime}")
     if health.figures is not None:
-        lines.append(f"  sessions  {facts['sessions']}")
+        lines.append(f"  sessions  {facts['sessions']} in {health.figures['homes']} homes and shared spaces")
+        lines.append(f"  disk      {bytes_text(health.figures['bytes'])}")
         lines.append(f"  requests  {_counts(facts['requests'])}")
         lines.append(f"  errors    {_counts(facts['errors'])}; dropped rests {facts['dropped_rests']}")
         lines.append(f"  last      {escaped_name(facts['last_error'] or 'no error')}")
