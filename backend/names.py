@@ -32,6 +32,21 @@ def is_agent_name(text: str) -> bool:
     return text not in RESERVED_AGENTS and is_name(text)
 
 
+def is_agent_definition_name(text: str) -> bool:
+    """``<agent>.d`` (spec 1.2)."""
+    return text.endswith(".d") and is_agent_name(text.removesuffix(".d"))
+
+
+def is_model_directory_name(text: str) -> bool:
+    """``<model>.d`` (spec 1.2)."""
+    return text.endswith(".d") and is_name(text.removesuffix(".d"))
+
+
+def is_archive_directory_name(text: str) -> bool:
+    """What a directory below archived_sessions/ may be called: an agent's name, or ``<model>.d`` (spec 1.2)."""
+    return is_name(text.removesuffix(".d"))
+
+
 def is_model_name(text: str) -> bool:
     """``model`` or ``provider/model`` (spec 1.1)."""
     parts = text.split("/")

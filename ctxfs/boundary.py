@@ -22,6 +22,7 @@ Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 
 # pyfuse3's own methods that are no requests.
 _NOT_REQUESTS = frozenset(("init", "stacktrace"))
+_NOT_ANSWERED = frozenset(("forget",))
 _QUIET = (errno.ENOENT, errno.ENODATA, errno.EOPNOTSUPP)
 
 
@@ -61,6 +62,21 @@ def guarded(operation: str, handler: Handler, statistics: Statistics, health: He
     return guard  # type: ignore[return-value]
 
 
+def guarded_silently(operation: str, handler: Handler, statistics: Statistics) -> Handler:
+    """``handler`` of a request without an answer: it raises nothing at all (pyfuse3 does not catch even FUSEError)."""
+
+    @functools.wraps(handler)
+    async def guard(*args: Any, **kwargs: Any) -> None:
+        statistics.requests[operation] += 1
+        try:
+            await handler(*args, **kwargs)
+        except Exception as error:
+            statistics.failed(operation, error)
+            log.exception("internal error in %s", operation)
+
+    return guard  # type: ignore[return-value]
+
+
 def _explain(operation: str, error: BaseException, number: int) -> None:
     """One line on why; our messages never quote contents, the system's name only the errno."""
     if number in _QUIET:
@@ -73,5 +89,9 @@ def _explain(operation: str, error: BaseException, number: int) -> None:
 def guard_operations(operations: pyfuse3.Operations, statistics: Statistics, health: Health) -> None:
     """Wraps every handler of ``operations``, those it inherits too."""
     for name in dir(pyfuse3.Operations):
-        if not name.startswith("_") and name not in _NOT_REQUESTS and callable(handler := getattr(operations, name)):
+        if name.startswith("_") or name in _NOT_REQUESTS or not callable(handler := getattr(operations, name)):
+            continue
+        if name in _NOT_ANSWERED:
+            setattr(operations, name, guarded_silently(name, handler, statistics))
+        else:
             setattr(operations, name, guarded(name, handler, statistics, health))

@@ -21,9 +21,9 @@ from ctxfs.files.handles import Handle
 from ctxfs.files.passthrough_inodes import DISK_TAG
 from ctxfs.files.snapshots import put_snapshot
 from ctxfs.inodes import Kind, Node, inode_of, node_of
+from ctxfs.patterns import FOUND
 from ctxfs.privacy import check_admin, check_space
 from ctxfs.renames import Renames
-from ctxfs.table import FOUND
 from ctxfs.tree import Entry, Tree
 
 NOW_NS = 2 * 10**9
@@ -206,7 +206,7 @@ class NameOperations:
     def _list_roots(self, directory: Entry, start: int, token: pyfuse3.ReaddirToken) -> None:
         """Ordinary directories come last."""
         for offset, (name, key) in enumerate(self._tree.roots(directory).items(), DISK_TAG):
-            if offset > start:
+            if offset > start and self._core.disk.has_root(key):
                 self._core.disk.list_root(key, name.encode(), offset, token)
 
     async def releasedir(self, fh: int) -> None:
@@ -218,20 +218,25 @@ class NameOperations:
     async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
         directory, text = self._directory(parent_inode), text_of(name)
         self._check_change(directory, ctx)
-        if self._tree.lookup(directory, text, ctx.uid) is not None or text in self._tree.roots(directory):
+        root = self._tree.roots(directory).get(text)
+        if root is not None:
+            return self._make_root(root, directory, mode)
+        if self._tree.lookup(directory, text, ctx.uid) is not None:
             raise FUSEError(errno.EEXIST)
-        refusal = None
-        for pattern in FOUND[directory.node.kind]:
-            if pattern.make is None:
-                continue
-            try:
+        patterns = FOUND[directory.node.kind]
+        for pattern in patterns:
+            if pattern.make is not None and pattern.fits(text):
                 number = pattern.make(self._core, directory.subject, text, Caller(ctx.uid, ctx.gid))
-            except Exception as error:
-                refusal = refusal or error
-                continue
-            self._core.kernel.attributes_changed(parent_inode)
-            return self._known(self._tree.entry(Node(pattern.kind, number)))
-        raise refusal or FUSEError(errno.EPERM)
+                self._core.kernel.attributes_changed(parent_inode)
+                return self._known(self._tree.entry(Node(pattern.kind, number)))
+        raise FUSEError(errno.EINVAL if patterns and not any(p.fits(text) for p in patterns) else errno.EPERM)
+
+    def _make_root(self, key: str, directory: Entry, mode: int) -> EntryAttributes:
+        """An ordinary directory that its owner had removed."""
+        if self._core.disk.has_root(key):
+            raise FUSEError(errno.EEXIST)
+        self._core.disk.make_root(key, directory.access.uid, directory.access.gid, mode & 0o7777)
+        return self._core.disk.look_up_root(key)
 
     def _check_change(self, directory: Entry, ctx: RequestContext) -> None:
         """Every change of names: whose space it is, and that it is not archived."""
@@ -243,6 +248,11 @@ class NameOperations:
 
     async def rmdir(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
         directory, text = self._directory(parent_inode), text_of(name)
+        root = self._tree.roots(directory).get(text)
+        if root is not None:
+            self._check_change(directory, ctx)
+            self._core.disk.remove_root(root)
+            return
         entry = self._changeable(directory, text, ctx)
         if not entry.row.is_directory:
             raise FUSEError(errno.ENOTDIR)
@@ -264,8 +274,6 @@ class NameOperations:
 
     def _changeable(self, directory: Entry, name: str, ctx: RequestContext) -> Entry:
         self._check_change(directory, ctx)
-        if name in self._tree.roots(directory):
-            raise FUSEError(errno.EPERM)
         entry = self._tree.lookup(directory, name, ctx.uid)
         if entry is None:
             raise FUSEError(errno.ENOENT)

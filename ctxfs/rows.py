@@ -49,10 +49,14 @@ class Row:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pattern:
-    """Files of one kind in one kind of directory, by name: how they are found, listed, made and removed."""
+    """Files of one kind in one kind of directory, by name: how they are found, listed, made and removed.
+
+    ``fits`` says which names may be made (spec 1.1).
+    """
 
     parent: Kind
     kind: Kind
+    fits: Callable[[str], bool]
     find: Callable[["Core", Any, str, int], int | None]
     each: Callable[["Core", Any, int, int], Iterable[Found]]
     make: Callable[["Core", Any, str, Caller], int] | None = None

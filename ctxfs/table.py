@@ -3,7 +3,7 @@
 To add a file, append its ``Kind`` in ``ctxfs.inodes`` and a row here. A row says where the file is, whose it is and
 with which mode, what it shows, and what a write to it does; the functions it names are in ``ctxfs.files``.
 A file with a name of its own has the id of its directory as its own; those with names of many kinds (``<…>``) are
-found in the directories that ``PATTERNS`` says.
+found in the directories that ``ctxfs.patterns`` says.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from backend.errors import Missing
 from backend.store import Stream
-from ctxfs.files import appends, definitions, index, sessions, snapshots, spaces, values
+from ctxfs.files import appends, definitions, snapshots, spaces, values
 from ctxfs.files.mount_status import mount_status, status_changed_at
 from ctxfs.inodes import Kind, Node
 from ctxfs.privacy import (
@@ -23,7 +23,7 @@ from ctxfs.privacy import (
     PUBLIC_EDITABLE,
     SESSION_DIRECTORY,
 )
-from ctxfs.rows import Pattern, Row
+from ctxfs.rows import Row
 from ctxfs.subjects import Subjects
 
 if TYPE_CHECKING:
@@ -297,97 +297,4 @@ TABLE: dict[Kind, Row] = {
     Kind.AGENTS_MD: _snapshot_row("AGENTS.md"),
     Kind.SKILLS_MD: _snapshot_row("SKILLS.md"),
     Kind.CONTEXT: _directory("context", (Kind.SESSION,), Subjects.session, _session_time, modes=SESSION_DIRECTORY),
-}
-
-
-PATTERNS = (
-    Pattern(
-        Kind.AGENTS,
-        Kind.AGENT_DEFINITION,
-        definitions.find_agent_definition,
-        definitions.each_agent_definition,
-        definitions.make_agent_definition,
-        definitions.remove_agent_definition,
-    ),
-    Pattern(
-        Kind.MODELS,
-        Kind.MODEL_PROVIDER,
-        definitions.find_definition_provider,
-        definitions.each_definition_provider,
-        definitions.make_definition_provider,
-    ),
-    Pattern(
-        Kind.MODEL_PROVIDER,
-        Kind.MODEL_DEFINITION,
-        definitions.find_model_definition,
-        definitions.each_model_definition,
-        definitions.make_model_definition,
-        definitions.remove_model_definition,
-    ),
-    Pattern(Kind.HOMES, Kind.HOME, spaces.find_home, spaces.each_home),
-    Pattern(
-        Kind.SHARED,
-        Kind.SHARED_SPACE,
-        spaces.find_shared,
-        spaces.each_shared,
-        spaces.make_shared,
-        spaces.remove_shared,
-    ),
-    Pattern(
-        Kind.SPACE_AGENTS, Kind.AGENT, spaces.find_agent, spaces.each_agent, spaces.make_agent, spaces.remove_agent
-    ),
-    Pattern(
-        Kind.SPACE_MODELS, Kind.MODEL, spaces.find_model, spaces.each_model, spaces.make_model, spaces.remove_model
-    ),
-    Pattern(
-        Kind.SPACE_MODELS,
-        Kind.SPACE_PROVIDER,
-        spaces.find_provider,
-        spaces.each_provider,
-        spaces.make_provider,
-        spaces.remove_provider,
-    ),
-    Pattern(
-        Kind.SPACE_PROVIDER,
-        Kind.MODEL,
-        spaces.find_provider_model,
-        spaces.each_provider_model,
-        spaces.make_provider_model,
-        spaces.remove_provider_model,
-    ),
-    Pattern(
-        Kind.SESSIONS,
-        Kind.SESSION,
-        sessions.find_session,
-        sessions.each_session,
-        sessions.make_session,
-        sessions.remove_session,
-    ),
-    Pattern(Kind.BY_CWD, Kind.CWD_KEY, *index.key_files("by-cwd")),
-    Pattern(Kind.BY_HASH, Kind.HASH_KEY, *index.key_files("by-hash")),
-    Pattern(Kind.BY_UUID, Kind.UUID_KEY, *index.key_files("by-uuid")),
-    Pattern(
-        Kind.ARCHIVE,
-        Kind.ARCHIVE_DIRECTORY,
-        sessions.find_archive,
-        sessions.each_archive,
-        sessions.make_archive,
-        sessions.remove_archive,
-    ),
-    Pattern(Kind.ARCHIVE_DIRECTORY, Kind.SESSION, sessions.find_archived, sessions.each_archived),
-    Pattern(
-        Kind.ARCHIVE_DIRECTORY,
-        Kind.ARCHIVE_DIRECTORY,
-        sessions.find_nested_archive,
-        sessions.each_nested_archive,
-        sessions.make_nested_archive,
-        sessions.remove_nested_archive,
-    ),
-)
-
-NAMED: dict[Kind, tuple[tuple[Kind, Row], ...]] = {
-    parent: tuple((kind, row) for kind, row in TABLE.items() if parent in row.parents) for parent in Kind
-}
-FOUND: dict[Kind, tuple[Pattern, ...]] = {
-    parent: tuple(pattern for pattern in PATTERNS if pattern.parent is parent) for parent in Kind
 }

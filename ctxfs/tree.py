@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ctxfs.inodes import Node
+from ctxfs.patterns import FOUND, NAMED
 from ctxfs.privacy import Access
 from ctxfs.rows import Pattern, Row
-from ctxfs.table import FOUND, NAMED, TABLE
+from ctxfs.table import TABLE
 
 if TYPE_CHECKING:
     from ctxfs.core import Core

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backend.errors import Exists, InvalidValue, Missing
-from backend.names import is_agent_name, is_model_name, is_name, is_stable_path, is_uid
+from backend.names import is_model_name, is_name, is_stable_path, is_uid
 from ctxfs.files.directories import Caller, Found
 from ctxfs.files.values import MAX_META, MAX_VALUE, Value, parses_as_json
 from ctxfs.inodes import Kind, Node, inode_of
@@ -39,8 +39,6 @@ def each_agent_definition(core: "Core", _: Nothing, after: int, _uid: int) -> It
 def make_agent_definition(core: "Core", _: Nothing, name: str, caller: Caller) -> int:
     """``mkdir agent/<agent>.d`` by an admin."""
     check_admin(core.mounter, caller.uid)
-    if not name.endswith(".d") or not is_agent_name(name.removesuffix(".d")):
-        raise InvalidValue("that is no agent's directory (spec 1.1)")
     return core.store.add_definition("agent", name.removesuffix(".d"))
 
 
@@ -67,8 +65,6 @@ def each_definition_provider(core: "Core", _: Nothing, after: int, _uid: int) ->
 def make_definition_provider(core: "Core", subject: Nothing, name: str, caller: Caller) -> int:
     """``mkdir model/<provider>`` by an admin; kept by its first model."""
     check_admin(core.mounter, caller.uid)
-    if not is_name(name):
-        raise InvalidValue("that is no provider's name (spec 1.1)")
     if find_definition_provider(core, subject, name, caller.uid) is not None:
         raise Exists(f"provider {name!r} exists")
     core.subjects.providers.add(("provider", None, name))
@@ -91,8 +87,6 @@ def each_model_definition(core: "Core", subject: ProviderSubject, after: int, _u
 def make_model_definition(core: "Core", subject: ProviderSubject, name: str, caller: Caller) -> int:
     """``mkdir model/<provider>/<model>.d`` by an admin."""
     check_admin(core.mounter, caller.uid)
-    if not name.endswith(".d") or not is_name(name.removesuffix(".d")):
-        raise InvalidValue("that is no model's directory (spec 1.1)")
     return core.store.add_definition("model", f"{subject.provider}/{name.removesuffix('.d')}")
 
 

@@ -77,6 +77,14 @@ class DiskOperations:
         """Makes a root (an existing one stays as it is) with parents 0700; -1 is the daemon's uid or gid."""
         return self._roots.make(key, uid, gid, mode).number
 
+    def has_root(self, key: str) -> bool:
+        """Whether the root is there: its owner may remove it, and make it again."""
+        try:
+            self._roots.find(key)
+        except FileNotFoundError:
+            return False
+        return True
+
     def root_is_empty(self, key: str) -> bool:
         """Whether nothing is in a root; ``FileNotFoundError``."""
         return self._roots.is_empty(key)
@@ -175,7 +183,7 @@ class DiskOperations:
             os.link(through(fd), leaf(new_name), dst_dir_fd=directory, follow_symlinks=True)
         return self._found(new_parent, new_name)
 
-    async def rename(  # noqa: PLR0917
+    async def rename(
         self,
         parent_inode: int,
         name: bytes,
@@ -206,8 +214,8 @@ class DiskOperations:
         known = self._tree.table[inode]
         with self._tree.held(known) as fd:
             path = through(fd)
-            if fields.update_uid or fields.update_gid:
-                # Before the mode: a change of owner clears setuid and setgid.
+            if fields.update_uid or fields.update_gid or not _changes_others(fields):
+                # Before the mode: a change of owner clears setuid and setgid. A change of nothing renews ctime.
                 os.chown(path, attr.st_uid if fields.update_uid else -1, attr.st_gid if fields.update_gid else -1)
             if fields.update_mode:
                 os.chmod(path, stat.S_IMODE(attr.st_mode))
@@ -356,6 +364,10 @@ def _attribute(name: bytes) -> bytes:
     if name.startswith(_ACL):
         raise _error(errno.EOPNOTSUPP)
     return name
+
+
+def _changes_others(fields: SetattrFields) -> bool:
+    return fields.update_mode or fields.update_size or fields.update_atime or fields.update_mtime
 
 
 def _give(fd: int, mode: int, ctx: RequestContext, directory: os.stat_result) -> None:

@@ -17,6 +17,7 @@ _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_NO_SYMLINKS = 0x04
 _RESOLVE_BENEATH = 0x08
 _AGAIN_LIMIT = 1000
+_AT_FDCWD = -100
 
 UTIME_OMIT = (1 << 30) - 2
 RENAME_NOREPLACE = 1
@@ -72,7 +73,7 @@ def rename(directory: int, name: bytes, new_directory: int, new_name: bytes, fla
 def set_times(path: str, atime_ns: int | None, mtime_ns: int | None) -> None:
     """utimensat(2): times in ns since 1970, None leaves one as it is."""
     times = _TwoTimespecs(_timespec(atime_ns), _timespec(mtime_ns))
-    if _libc.utimensat(-1, os.fsencode(path), times, 0) != 0:
+    if _libc.utimensat(_AT_FDCWD, os.fsencode(path), times, 0) != 0:
         raise _failure()
 
 

@@ -8,7 +8,7 @@ from pyfuse3 import FUSEError
 
 from backend.errors import Busy, InvalidValue, Missing
 from backend.lines import parse_line
-from backend.names import is_name, is_session_name
+from backend.names import is_session_name
 from backend.store import ArchiveDirectory, Owner
 from ctxfs.files.appends import append_lines, writable_session
 from ctxfs.files.directories import Caller, Found
@@ -40,8 +40,6 @@ def each_session(core: "Core", subject: OwnerSubject, after: int, _uid: int) -> 
 def make_session(core: "Core", subject: OwnerSubject, name: str, caller: Caller) -> int:
     """``mkdir session/<name>``: state idle, empty log; the owner's first becomes its current one."""
     check_space(subject.access, caller.uid)
-    if not is_session_name(name):
-        raise InvalidValue("that is no session's name (spec 1.1)")
     uid = caller.uid if subject.access.shared else subject.access.uid
     session = core.store.create_session(subject.owner.id, name, uid)
     core.kernel.owner_changed(subject.owner.id)
@@ -196,8 +194,6 @@ def _archives(core: "Core", space: str, parent: int | None, after: int) -> Itera
 
 
 def _make_archive(core: "Core", space: SpaceSubject, parent: int | None, name: str, caller: Caller) -> int:
-    if not is_name(name.removesuffix(".d")):
-        raise InvalidValue("that is no name of an archive directory (spec 1.1)")
     stored(core, space)
     uid = caller.uid if space.access.shared else space.access.uid
     return core.store.add_archive_directory(space.name, parent, name, uid).id

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyfuse3 import FUSEError
 
-from backend.errors import Exists, InvalidValue, Missing, NotEmpty
-from backend.names import is_agent_name, is_name
+from backend.errors import Exists, Missing, NotEmpty
+from backend.names import is_agent_name, is_model_directory_name, is_name
 from backend.store import OwnerKind
 from ctxfs.files.directories import Caller, Found
 from ctxfs.privacy import check_admin, check_space
@@ -52,8 +52,6 @@ def each_shared(core: "Core", _: Nothing, after: int, _uid: int) -> Iterable[Fou
 def make_shared(core: "Core", _: Nothing, name: str, caller: Caller) -> int:
     """``mkdir shared/<name>`` by an admin: root's, 2770, until it is given to a group."""
     check_admin(core.mounter, caller.uid)
-    if not is_name(name):
-        raise InvalidValue("that is no shared space's name (spec 1.1)")
     core.store.add_space(f"shared/{name}", core.mounter, caller.gid, 0o2770)
     core.disk.make_root(f"shared/{name}/data", core.mounter, caller.gid, 0o2770)
     return core.subjects.space_id(f"shared/{name}")
@@ -62,10 +60,12 @@ def make_shared(core: "Core", _: Nothing, name: str, caller: Caller) -> int:
 def remove_shared(core: "Core", _: Nothing, name: str, caller: Caller) -> None:
     """``rmdir`` by an admin, once nothing is in it."""
     check_admin(core.mounter, caller.uid)
-    if not core.disk.root_is_empty(f"shared/{name}/data"):
-        raise NotEmpty(f"shared/{name}/data holds files")
+    key = f"shared/{name}/data"
+    if core.disk.has_root(key) and not core.disk.root_is_empty(key):
+        raise NotEmpty(f"{key} holds files")
     core.store.remove_space(f"shared/{name}")
-    core.disk.remove_root(f"shared/{name}/data")
+    if core.disk.has_root(key):
+        core.disk.remove_root(key)
     core.subjects.forget_places()
 
 
@@ -92,8 +92,6 @@ def each_agent(core: "Core", space: SpaceSubject, after: int, _uid: int) -> Iter
 
 def make_agent(core: "Core", space: SpaceSubject, name: str, caller: Caller) -> int:
     """``mkdir agent/<agent>`` brings session/ and, in a home, the ordinary directories (spec 1.2)."""
-    if not is_agent_name(name):
-        raise InvalidValue("that is no agent's name (spec 1.1)")
     number = _make_owner(core, space, "agent", name, caller)
     subject = core.subjects.owner(number)
     for key in agent_roots(subject).values():
@@ -108,7 +106,7 @@ def remove_agent(core: "Core", space: SpaceSubject, name: str, caller: Caller) -
         raise Missing(f"no agent {name!r}")
     subject = core.subjects.owner(number)
     check_space(subject.access, caller.uid)
-    keys = agent_roots(subject).values()
+    keys = [key for key in agent_roots(subject).values() if core.disk.has_root(key)]
     if not all(core.disk.root_is_empty(key) for key in keys):
         raise NotEmpty(f"agent {name!r} still has files in its ordinary directories")
     core.store.remove_owner(number)
@@ -117,7 +115,7 @@ def remove_agent(core: "Core", space: SpaceSubject, name: str, caller: Caller) -
 
 
 def find_model(core: "Core", space: SpaceSubject, name: str, _uid: int) -> int | None:
-    return _owner_id(core, space, "model", name.removesuffix(".d")) if _is_model_directory(name) else None
+    return _owner_id(core, space, "model", name.removesuffix(".d")) if is_model_directory_name(name) else None
 
 
 def each_model(core: "Core", space: SpaceSubject, after: int, _uid: int) -> Iterable[Found]:
@@ -127,8 +125,6 @@ def each_model(core: "Core", space: SpaceSubject, after: int, _uid: int) -> Iter
 
 def make_model(core: "Core", space: SpaceSubject, name: str, caller: Caller) -> int:
     """``mkdir model/<model>.d``."""
-    if not _is_model_directory(name):
-        raise InvalidValue("that is no model's directory (spec 1.1)")
     return _make_owner(core, space, "model", name.removesuffix(".d"), caller)
 
 
@@ -167,8 +163,6 @@ def each_provider(core: "Core", space: SpaceSubject, after: int, _uid: int) -> I
 def make_provider(core: "Core", space: SpaceSubject, name: str, caller: Caller) -> int:
     """``mkdir model/<provider>``; remembered until unmount, or for good by its first model."""
     check_space(space.access, caller.uid)
-    if not is_name(name):
-        raise InvalidValue("that is no provider's name (spec 1.1)")
     if find_provider(core, space, name, caller.uid) is not None:
         raise Exists(f"provider {name!r} exists")
     key = _provider_key(core, space, name)
@@ -186,7 +180,7 @@ def remove_provider(core: "Core", space: SpaceSubject, name: str, caller: Caller
 
 def find_provider_model(core: "Core", subject: ProviderSubject, name: str, _uid: int) -> int | None:
     space = _space_of(subject)
-    if not _is_model_directory(name):
+    if not is_model_directory_name(name):
         return None
     return _owner_id(core, space, "model", f"{subject.provider}/{name.removesuffix('.d')}")
 
@@ -203,8 +197,6 @@ def each_provider_model(core: "Core", subject: ProviderSubject, after: int, _uid
 
 def make_provider_model(core: "Core", subject: ProviderSubject, name: str, caller: Caller) -> int:
     """``mkdir model/<provider>/<model>.d``."""
-    if not _is_model_directory(name):
-        raise InvalidValue("that is no model's directory (spec 1.1)")
     return _make_owner(core, _space_of(subject), "model", f"{subject.provider}/{name.removesuffix('.d')}", caller)
 
 
@@ -231,10 +223,6 @@ def _make_owner(core: "Core", space: SpaceSubject, kind: OwnerKind, name: str, c
 def _owner_id(core: "Core", space: SpaceSubject, kind: OwnerKind, name: str) -> int | None:
     owner = core.store.owner(space.name, kind, name)
     return None if owner is None else owner.id
-
-
-def _is_model_directory(name: str) -> bool:
-    return name.endswith(".d") and is_name(name.removesuffix(".d"))
 
 
 def _providers(core: "Core", space: SpaceSubject) -> dict[str, int]:
