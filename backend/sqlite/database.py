@@ -1,0 +1,131 @@
+"""The one connection to ctxfs.db that reads and writes for the store: statements, transactions, disk errors.
+
+Belongs to the thread that uses the store; nothing here waits for the disk. Every commit is one ``with
+database.transaction`` block; a failing one is rolled back, its caches are forgotten (``forget``) and the error of
+SQLite becomes a ``StoreFull`` or ``StoreFailed``, which ``failure`` remembers until a later commit succeeds.
+"""
+
+import contextlib
+import sqlite3
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from backend.errors import StoreFailed, StoreFull
+
+BUSY_TIMEOUT_S = 10.0
+SECONDARY = 0xFF
+"""The low byte of an extended SQLite result code is the primary one."""
+
+
+def connect(database: str, *, uri: bool = False) -> sqlite3.Connection:
+    """A connection as everything here wants it: no implicit transactions, usable from any one thread at a time."""
+    connection = sqlite3.connect(
+        database,
+        timeout=BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+        uri=uri,
+    )
+    connection.execute("PRAGMA foreign_keys = ON")
+    # Deleted text is overwritten wherever that costs no extra page.
+    connection.execute("PRAGMA secure_delete = FAST").fetchall()
+    return connection
+
+
+def disk_error(error: sqlite3.Error) -> StoreFull | StoreFailed:
+    """What an error of SQLite means to a caller (design, Commit policy: ENOSPC and EIO reach it as themselves)."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & SECONDARY
+    if code == sqlite3.SQLITE_FULL:
+        return StoreFull("the disk of the store is full, nothing was stored: free some space")
+    name = getattr(error, "sqlite_errorname", type(error).__name__)
+    return StoreFailed(f"the store failed, nothing was stored: {error} ({name})")
+
+
+class Database:
+    """``committed`` counts commits that changed something; ``forget`` is called when one is rolled back."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.committed = 0
+        self.forget: Callable[[], None] = lambda: None
+        self.failure: str | None = None
+        self.transaction = _Transaction(self)
+        self.connection = connection
+        self._changes = 0
+
+    def one(self, sql: str, *values: Any) -> Any:
+        """The only row of a query, None if it has none. It must find at most one, or say LIMIT 1."""
+        try:
+            return self.connection.execute(sql, values).fetchone()
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+
+    def all(self, sql: str, *values: Any) -> list[Any]:
+        try:
+            return self.connection.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+
+    def run(self, sql: str, *values: Any) -> sqlite3.Cursor:
+        """A statement of a transaction; its errors are mapped where the transaction ends."""
+        return self.connection.execute(sql, values)
+
+    def insert(self, sql: str, *values: Any) -> int:
+        """Like ``run``; the new row's id."""
+        row = self.connection.execute(sql, values).lastrowid
+        assert row is not None
+        return row
+
+    def begin(self) -> None:
+        try:
+            # A deferred BEGIN that reads and then writes fails at once where another connection wrote in between.
+            self.connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+        self._changes = self.connection.total_changes
+
+    def commit(self) -> None:
+        try:
+            self.connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self.rollback()
+            raise self._failed(error) from error
+        if self.connection.total_changes != self._changes:
+            self.committed += 1
+            self.failure = None
+
+    def rollback(self) -> None:
+        """Undoes the transaction; SQLite itself may have done so already."""
+        self.forget()
+        if self.connection.in_transaction:
+            # One that fails has ended the transaction all the same, and says nothing that its cause does not.
+            with contextlib.suppress(sqlite3.Error):
+                self.connection.execute("ROLLBACK")
+
+    def rollback_for(self, error: BaseException) -> None:
+        """Undoes the transaction that ``error`` ended; raises its own error where the disk was to blame."""
+        self.rollback()
+        if isinstance(error, sqlite3.Error):
+            raise self._failed(error) from error
+
+    def _failed(self, error: sqlite3.Error) -> StoreFull | StoreFailed:
+        failure = disk_error(error)
+        self.failure = str(failure)
+        return failure
+
+
+class _Transaction:
+    """``with database.transaction:`` — BEGIN IMMEDIATE, then COMMIT, or ROLLBACK where the block raises."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __enter__(self) -> None:
+        self._database.begin()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if error is None:
+            self._database.commit()
+        else:
+            self._database.rollback_for(error)

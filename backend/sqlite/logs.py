@@ -1,0 +1,257 @@
+"""Logs in SQL: appending packed lines, reading ranges across branches, what an entry's prefix amounts to, removal.
+
+Implements specs 2.1 and 2.8 on the tables ``log`` and ``segment``, whose invariants schema.sql states. Writing must be
+inside a transaction of the caller. Entry numbers and offsets are those of the whole session (``Checkpoint``).
+"""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+from backend.sqlite import segments
+from backend.sqlite.database import Database
+from backend.sqlite.segments import BEGINNING, Checkpoint, Part
+from backend.store import Line, Row, Stream
+
+Axis = Literal["n", "messages", "events"]
+
+SWEEP_BYTES = 1 << 20
+"""What one step of ``sweep`` removes at most, so that no transaction of it takes long (but always a row)."""
+
+
+_REMEMBERED = 4096
+_STARTS = ("messages_start", "events_start")
+_BLOBS = "entries, messages, events"
+_VALUES_N = "latest_n, state_n, cwd_n, meta_n"
+_INSERT = (
+    f"INSERT INTO segment (log, n, start, messages_start, events_start, {_VALUES_N}, {_BLOBS})"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_SELECT = f"SELECT id, n, start, messages_start, events_start, {_VALUES_N}, {_BLOBS} FROM segment"
+_EXTEND = "UPDATE segment SET " + ", ".join(
+    f"{blob} = CAST({blob} || ? AS BLOB)" for blob in ("entries", "messages", "events")
+)
+_REPLACE = (
+    "UPDATE segment SET messages_start = ?, events_start = ?, entries = ?, messages = ?, events = ?"
+    " WHERE log = ? AND n = ?"
+)
+_SIZE = "length(entries) + length(messages) + length(events)"
+_SIZES = f"SELECT n, start, {_SIZE} FROM segment WHERE log = ? ORDER BY n DESC"
+_PARTS = f"SELECT messages_start, events_start, {_BLOBS} FROM segment WHERE log = ? AND n BETWEEN ? AND ? ORDER BY n"
+_BASE = f"SELECT parent, base_n, base_messages, base_events, {_VALUES_N} FROM log WHERE id = ?"
+_FROM = "log = ? AND {0} >= (SELECT max({0}) FROM segment WHERE log = ? AND {0} <= ?) AND {0} < ? ORDER BY {0}"
+_ROWS = f"SELECT n, {_BLOBS} FROM segment WHERE {_FROM.format('n')}"
+_BYTES = {
+    stream: f"SELECT {stream}_start, {stream} FROM segment WHERE {_FROM.format(f'{stream}_start')}"
+    for stream in ("messages", "events")
+}
+
+
+class Tail(NamedTuple):
+    """Where a log ends: its last row (None: it has none yet) with the bytes in it, its first entry and what follows."""
+
+    segment: int | None
+    size: int
+    begin: Checkpoint
+    end: Checkpoint
+
+
+class Base(NamedTuple):
+    """Where a log begins: the checkpoint in its parent."""
+
+    parent: int | None
+    end: Checkpoint
+
+
+class Logs:
+    """The logs of one database. What it remembers never changes, except by ``forget``."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._bases: dict[int, Base] = {}
+
+    def forget(self) -> None:
+        self._bases.clear()
+
+    # writing
+
+    def add(self, parent: int | None = None, base: Checkpoint = BEGINNING) -> int:
+        """A new log that begins with that checkpoint of the log ``parent`` (or of one that it shares itself)."""
+        while parent is not None and base.n <= (own := self.base(parent)).end.n:
+            parent = own.parent
+        return self._database.insert(
+            "INSERT INTO log (parent, base_n, base_messages, base_events, latest_n, state_n, cwd_n, meta_n)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            parent,
+            *base,
+        )
+
+    def append(self, log: int, tail: Tail, lines: Sequence[Line], times: Sequence[int]) -> Tail:
+        """Stores lines behind ``tail``, the log's own; the new one."""
+        if tail.segment is not None and tail.size + segments.packed_size(lines) <= segments.ROW_LIMIT:
+            return self._extend(tail, tail.segment, lines, times)
+        for chunk in segments.chunks(lines):
+            tail = self._begin(log, tail, segments.pack(lines[chunk], times[chunk]))
+        return tail
+
+    def _extend(self, tail: Tail, segment: int, lines: Sequence[Line], times: Sequence[int]) -> Tail:
+        held = (tail.end.messages - tail.begin.messages, tail.end.events - tail.begin.events)
+        part = segments.pack(lines, times, *held)
+        begins = [
+            (stream, offset)
+            for stream, size, added, offset in zip(_STARTS, held, part[1:], tail.end[1:3], strict=True)
+            if added and not size
+        ]
+        sets = "".join(f", {stream} = ?" for stream, _ in begins)
+        self._database.run(f"{_EXTEND}{sets} WHERE id = ?", *part, *(offset for _, offset in begins), segment)
+        return Tail(segment, tail.size + part.size, tail.begin, segments.after(tail.end, part))
+
+    def _begin(self, log: int, tail: Tail, part: Part) -> Tail:
+        begin = tail.end
+        window = tail.begin.start // segments.WINDOW
+        if tail.segment is not None and begin.start // segments.WINDOW > window:
+            self._join(log, window * segments.WINDOW)
+        starts = (begin.messages if part.messages else None, begin.events if part.events else None)
+        segment = self._database.insert(_INSERT, log, begin.n, begin.start, *starts, *begin[3:], *part)
+        return Tail(segment, part.size, begin, segments.after(begin, part))
+
+    def _join(self, log: int, start: int) -> None:
+        """Joins the rows that begin at ``start`` or later, as far as they fit together."""
+        rows = list(reversed(self._sizes_from(log, start)))
+        for run in segments.joinable([size for _, size in rows]):
+            first, *_, last = (n for n, _ in rows[run])
+            found = self._database.run(_PARTS, log, first, last).fetchall()
+            starts = [next((row[column] for row in found if row[column] is not None), None) for column in (0, 1)]
+            part = segments.join([Part(*row[2:]) for row in found])
+            self._database.run("DELETE FROM segment WHERE log = ? AND n > ? AND n <= ?", log, first, last)
+            self._database.run(_REPLACE, *starts, *part, log, first)
+
+    def _sizes_from(self, log: int, start: int) -> list[tuple[int, int]]:
+        cursor = self._database.run(_SIZES, log)
+        found: list[tuple[int, int]] = []
+        for n, at, size in cursor:
+            if at < start:
+                break
+            found.append((n, size))
+        cursor.close()
+        return found
+
+    # reading
+
+    def base(self, log: int) -> Base:
+        if log not in self._bases:
+            if len(self._bases) >= _REMEMBERED:
+                self.forget()
+            parent, *end = self._database.one(_BASE, log)
+            self._bases[log] = Base(parent, Checkpoint(*end))
+        return self._bases[log]
+
+    def tail(self, log: int) -> Tail:
+        """Where the log ends, from its rows."""
+        row = self._database.one(f"{_SELECT} WHERE log = ? ORDER BY n DESC LIMIT 1", log)
+        if row is None:
+            base = self.base(log).end
+            return Tail(None, 0, base, base)
+        segment, begin, part = _segment(row)
+        return Tail(segment, part.size, begin, segments.after(begin, part))
+
+    def read(self, log: int, stream: Stream, start: int, end: int) -> bytes:
+        """The bytes of a stream, which must hold them."""
+        pieces: list[bytes] = []
+        for owner, low, high in self._spans(log, stream, start, end):
+            for at, data in self._database.all(_BYTES[stream], owner, owner, low, high):
+                pieces.append(data[max(low - at, 0) : high - at])
+        return b"".join(pieces) if len(pieces) != 1 else pieces[0]
+
+    def rows(self, log: int, start: int, end: int) -> Iterator[Row]:
+        """The entries from ``start`` up to ``end``, which must exist."""
+        for owner, low, high in self._spans(log, "n", start, end):
+            for n, *part in self._database.all(_ROWS, owner, owner, low, high):
+                yield from segments.unpack(Part(*part), n, low, high)
+
+    def checkpoint(self, log: int, n: int) -> Checkpoint:
+        """What the first ``n`` entries amount to, ``n`` at most the log's length."""
+        owner: int | None = log
+        while owner is not None and n <= (base := self.base(owner)).end.n:
+            if n == base.end.n:
+                return base.end
+            owner = base.parent
+        row = self._database.one(f"{_SELECT} WHERE log = ? AND n < ? ORDER BY n DESC LIMIT 1", owner, n)
+        _, begin, part = _segment(row)
+        return segments.after(begin, segments.prefix(part, n - begin.n))
+
+    def _spans(self, log: int, axis: Axis, start: int, end: int) -> list[tuple[int, int, int]]:
+        """The logs of the chain that hold a range, and which part of it, in order."""
+        spans: list[tuple[int, int, int]] = []
+        owner: int | None = log
+        while owner is not None and start < end:
+            base = self.base(owner)
+            first: int = getattr(base.end, axis)
+            if first < end:
+                spans.append((owner, max(first, start), end))
+                end = first
+            owner = base.parent
+        spans.reverse()
+        return spans
+
+
+def sweep(connection: sqlite3.Connection) -> bool:
+    """One step of removing what no session and no child log needs, inside a transaction; whether more is to be done."""
+    unused = connection.execute("SELECT log FROM unused_log LIMIT 1").fetchone()
+    if unused is None:
+        return False
+    [log] = unused
+    [needed] = connection.execute("SELECT max(base_n) FROM log WHERE parent = ?", (log,)).fetchone()
+    if _remove_rows(connection, log, needed or 0):
+        if needed is None:
+            _remove_log(connection, log)
+        else:
+            _cut_last_row(connection, log, needed)
+            connection.execute("DELETE FROM unused_log WHERE log = ?", (log,))
+    return connection.execute("SELECT 1 FROM unused_log LIMIT 1").fetchone() is not None
+
+
+def _remove_rows(connection: sqlite3.Connection, log: int, needed: int) -> bool:
+    """Removes rows that begin at entry ``needed`` or later, the last first; whether all are gone."""
+    removed, first = 0, None
+    cursor = connection.execute(
+        f"SELECT n, {_SIZE} FROM segment WHERE log = ? AND n >= ? ORDER BY n DESC", (log, needed)
+    )
+    for first, size in cursor:  # noqa: B007
+        removed += size
+        if removed >= SWEEP_BYTES:
+            break
+    cursor.close()
+    if first is None:
+        return True
+    connection.execute("DELETE FROM segment WHERE log = ? AND n >= ?", (log, first))
+    return removed < SWEEP_BYTES
+
+
+def _cut_last_row(connection: sqlite3.Connection, log: int, needed: int) -> None:
+    row = connection.execute(f"{_SELECT} WHERE log = ? ORDER BY n DESC LIMIT 1", (log,)).fetchone()
+    if row is None:
+        return
+    _, begin, part = _segment(row)
+    if begin.n + part.length <= needed:
+        return
+    kept = segments.prefix(part, needed - begin.n)
+    starts = (begin.messages if kept.messages else None, begin.events if kept.events else None)
+    connection.execute(_REPLACE, (*starts, *kept, log, begin.n))
+
+
+def _remove_log(connection: sqlite3.Connection, log: int) -> None:
+    [parent] = connection.execute("SELECT parent FROM log WHERE id = ?", (log,)).fetchone()
+    connection.execute("DELETE FROM log WHERE id = ?", (log,))
+    connection.execute(
+        "INSERT OR IGNORE INTO unused_log SELECT id FROM log WHERE id = ?1"
+        " AND NOT EXISTS (SELECT 1 FROM session WHERE id = ?1)",
+        (parent,),
+    )
+
+
+def _segment(row: Sequence[Any]) -> tuple[int, Checkpoint, Part]:
+    """The id of a row of ``_SELECT``, the checkpoint at which it begins, and its blobs."""
+    segment, n, start, messages, events = row[:5]
+    messages, events = start - events if messages is None else messages, start - messages if events is None else events
+    return segment, Checkpoint(n, messages, events, *row[5:9]), Part(*row[9:])

@@ -1,0 +1,160 @@
+"""The packed form of a log's rows (``segment`` and ``log`` in schema.sql): lines ⇄ bytes, and arithmetic on them.
+
+Pure: no SQL, no disk. Numbers and offsets inside a ``Part`` are relative to it; a ``Checkpoint`` is absolute.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple, get_args
+
+from backend.store import Kind, Line, Row, Stream
+
+WINDOW = 256 << 10
+"""Rows that begin in one window of that many bytes become one; a new row holds no more unless one line does."""
+ROW_LIMIT = 3900
+"""Bytes that a row may grow to by appends: with its other columns it still fits a database page of 4 KiB."""
+
+_RECORD = struct.Struct("<qIB")
+RECORD_SIZE = _RECORD.size
+_FLAGS_AT = RECORD_SIZE - 1
+_STREAMS: tuple[Stream, ...] = get_args(Stream)
+_KINDS: tuple[Kind, ...] = get_args(Kind)
+_STREAM_FLAG = {stream: number for number, stream in enumerate(_STREAMS)}
+_KIND_FLAG = {kind: number << 1 for number, kind in enumerate(_KINDS)}
+_LATEST, _STATE, _CWD, _META = 8, 16, 32, 64
+_SETS = _LATEST | _STATE | _CWD | _META
+
+
+class Part(NamedTuple):
+    """The three blobs of a segment row, or of what is added to one."""
+
+    entries: bytes
+    messages: bytes
+    events: bytes
+
+    @property
+    def length(self) -> int:
+        """The number of entries."""
+        return len(self.entries) // RECORD_SIZE
+
+    @property
+    def size(self) -> int:
+        """Bytes in all."""
+        return len(self.entries) + len(self.messages) + len(self.events)
+
+
+class Checkpoint(NamedTuple):
+    """What the first ``n`` entries of a log amount to; the columns of that name in ``log`` and ``segment``."""
+
+    n: int = 0
+    messages: int = 0
+    events: int = 0
+    latest_n: int | None = None
+    state_n: int | None = None
+    cwd_n: int | None = None
+    meta_n: int | None = None
+
+    @property
+    def start(self) -> int:
+        """Bytes of both streams."""
+        return self.messages + self.events
+
+
+BEGINNING = Checkpoint()
+
+
+def pack(lines: Sequence[Line], times: Sequence[int], messages: int = 0, events: int = 0) -> Part:
+    """The lines as they are added to a row that holds so many bytes of each stream."""
+    at = [messages, events]
+    data: tuple[list[bytes], list[bytes]] = ([], [])
+    records: list[bytes] = []
+    for line, time in zip(lines, times, strict=True):
+        stream = _STREAM_FLAG[line.stream]
+        records.append(_RECORD.pack(time, at[stream], _flags(line)))
+        data[stream].append(line.raw + b"\n")
+        at[stream] += len(line.raw) + 1
+    return Part(b"".join(records), b"".join(data[0]), b"".join(data[1]))
+
+
+def packed_size(lines: Sequence[Line]) -> int:
+    """What ``pack`` would make of them, in bytes."""
+    return sum(len(line.raw) for line in lines) + len(lines) * (RECORD_SIZE + 1)
+
+
+def chunks(lines: Sequence[Line]) -> Iterator[slice]:
+    """Where to cut ``lines`` so that each piece packs into ``WINDOW``, or is one line."""
+    return _runs([len(line.raw) + RECORD_SIZE + 1 for line in lines])
+
+
+def joinable(sizes: Sequence[int]) -> Iterator[slice]:
+    """Which consecutive rows of these sizes to join: runs of two and more that fit ``WINDOW``."""
+    return (run for run in _runs(sizes) if run.stop - run.start > 1)
+
+
+def join(parts: Sequence[Part]) -> Part:
+    """The row that consecutive rows become."""
+    messages = events = 0
+    entries: list[bytes] = []
+    for part in parts:
+        moved = ((time, start + (events if flags & 1 else messages), flags) for time, start, flags in _records(part))
+        entries += (_RECORD.pack(*record) for record in moved)
+        messages += len(part.messages)
+        events += len(part.events)
+    return Part(b"".join(entries), b"".join(p.messages for p in parts), b"".join(p.events for p in parts))
+
+
+def after(begin: Checkpoint, part: Part) -> Checkpoint:
+    """The checkpoint behind ``part``, which begins at ``begin``."""
+    n, messages, events, latest, state, cwd, meta = begin
+    for n, flags in enumerate(part.entries[_FLAGS_AT::RECORD_SIZE], n):  # noqa: B020
+        if flags & _SETS:
+            latest = n if flags & _LATEST else latest
+            state = n if flags & _STATE else state
+            cwd = n if flags & _CWD else cwd
+            meta = n if flags & _META else meta
+    end = begin.n + part.length
+    return Checkpoint(end, messages + len(part.messages), events + len(part.events), latest, state, cwd, meta)
+
+
+def prefix(part: Part, count: int) -> Part:
+    """The first ``count`` entries of a row."""
+    sizes = [len(part.messages), len(part.events)]
+    for flag in (0, 1):
+        rest = (start for _, start, flags in _records(part, count) if flags & 1 == flag)
+        sizes[flag] = next(rest, sizes[flag])
+    return Part(part.entries[: count * RECORD_SIZE], part.messages[: sizes[0]], part.events[: sizes[1]])
+
+
+def unpack(part: Part, first_n: int, start: int, stop: int) -> Iterator[Row]:
+    """The entries ``start`` to ``stop`` of a row whose first is ``first_n``; bounds outside it are cut to it."""
+    low, high = max(start - first_n, 0), min(stop - first_n, part.length)
+    for n, (time, at, flags) in zip(range(first_n + low, first_n + high), _records(part, low), strict=False):
+        data = part.events if flags & 1 else part.messages
+        yield Row(n, time, _KINDS[flags >> 1 & 3], _STREAMS[flags & 1], data[at : data.index(b"\n", at)])
+
+
+def _flags(line: Line) -> int:
+    return (
+        _STREAM_FLAG[line.stream]
+        | _KIND_FLAG[line.kind]
+        | (0 if line.latest_size is None else _LATEST)
+        | (0 if line.state is None else _STATE)
+        | (0 if line.cwd is None else _CWD)
+        | (0 if line.meta is None else _META)
+    )
+
+
+def _records(part: Part, first: int = 0) -> Iterator[tuple[int, int, int]]:
+    return _RECORD.iter_unpack(memoryview(part.entries)[first * RECORD_SIZE :])
+
+
+def _runs(sizes: Sequence[int]) -> Iterator[slice]:
+    cuts, total = [0], 0
+    for number, size in enumerate(sizes):
+        if total and total + size > WINDOW:
+            cuts.append(number)
+            total = 0
+        total += size
+    cuts.append(len(sizes))
+    return (slice(a, b) for a, b in pairwise(cuts))

@@ -1,0 +1,198 @@
+"""Sessions as directories of files, and snapshots beside them: ``SessionFiles`` without ``append`` and ``sync``."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from backend.entries import SessionHeader
+from backend.errors import SessionAlreadyExistsError
+from backend.facts import later
+from backend.lines import foreign_line, text_of
+from backend.log_contract import branch_row, child_header, first_row, judge_branch, listed_key, new_header, scope_of
+from backend.sqlite import rows
+from backend.sqlite.archive import Archive
+from backend.sqlite.core import found, transaction
+from backend.sqlite.logs import sweep
+from backend.sqlite.segments import Checkpoint
+from backend.store import Line, Removed, Row, Session, Snapshot, Stream
+
+
+class Sessions(Archive):
+    """Live and archived sessions."""
+
+    def session(self, owner: int, name: str) -> Session | None:
+        sql = f"{rows.SESSION} WHERE owner = ? AND name = ? AND archive IS NULL"
+        return rows.made(Session, self._database.one(sql, owner, name))
+
+    def sessions(self, owner: int, after: int = 0, limit: int = 1000) -> Sequence[Session]:
+        where = "INDEXED BY session_page WHERE owner = ? AND archive IS NULL AND id > ? ORDER BY id LIMIT ?"
+        page = [Session(*row) for row in self._database.all(f"{rows.SESSION} {where}", owner, after, limit)]
+        if not page:
+            self._require_owner(owner)
+        return page
+
+    @transaction
+    def create_session(self, owner: int, name: str, uid: int, session_id: str | None = None) -> Session:
+        header = new_header(session_id, self._now_ms())
+        scope = scope_of(self._require_owner(owner).space)
+        self._refuse_place(owner, name, header.session_id)
+        return self._insert(self._first(header, self._logs.add(), owner, name, uid, scope), header)
+
+    @transaction
+    def branch_session(self, session: int, at: int, name: str, session_id: str | None = None) -> Session:
+        parent = self._require_session(session)
+        judge_branch(parent, at)
+        owner = found(parent.owner, "agent or model of the session")
+        header = child_header(self._header(parent), at, session_id, self._now_ms())
+        self._refuse_place(owner, name, header.session_id)
+        return self._insert_branch(header, parent, at, owner=owner, name=name, uid=parent.uid, scope=parent.scope)
+
+    @transaction
+    def delete_session(self, session: int) -> Removed:
+        row = self._require_session(session)
+        removed = Removed(False)
+        if row.archive is not None:
+            self._touch_directory(row.archive)
+        elif row.owner is not None:
+            removed = self._unlist(row.owner, row)
+            if self._require_owner(row.owner).current == row.name:
+                self._set_current(row.owner, None)
+        self._database.run("DELETE FROM session WHERE id = ?", session)
+        self._database.run("INSERT INTO unused_log (log) VALUES (?)", session)
+        sweep(self._database.connection)
+        self._sessions.pop(session, None)
+        self._tails.pop(session, None)
+        return removed
+
+    def read_stream(self, session: int, stream: Stream, offset: int, size: int) -> bytes:
+        row = self._require_session(session)
+        end = row.messages_size if stream == "messages" else row.events_size
+        return self._logs.read(session, stream, offset, min(end, offset + size))
+
+    def latest(self, session: int) -> bytes:
+        row = self._require_session(session)
+        if row.latest_n is None:
+            return b""
+        [entry] = self._logs.rows(session, row.latest_n, row.latest_n + 1)
+        return f"{text_of(entry.raw)}\n".encode()
+
+    def rows(self, session: int, start: int = 0, limit: int = 1000) -> Sequence[Row]:
+        row = self._require_session(session)
+        return list(self._logs.rows(session, start, min(row.n, start + limit)))
+
+    def snapshot(self, session: int, name: str) -> Snapshot | None:
+        self._require_session(session)
+        row = self._database.one(
+            "SELECT name, length(content), mtime FROM snapshot WHERE session = ? AND name = ? AND content IS NOT NULL",
+            session,
+            name,
+        )
+        return None if row is None else Snapshot(*row)
+
+    def read_snapshot(self, session: int, name: str) -> bytes:
+        sql = "SELECT content FROM snapshot WHERE session = ? AND name = ? AND content IS NOT NULL"
+        [content] = found(self._database.one(sql, session, name), "snapshot")
+        return bytes(content)
+
+    @transaction
+    def write_snapshot(self, session: int, name: str, content: bytes) -> Snapshot:
+        self._require_session(session)
+        old = self._database.one("SELECT mtime FROM snapshot WHERE session = ? AND name = ?", session, name)
+        snapshot = Snapshot(name, len(content), later(old[0] if old else 0, self._clock()))
+        self._database.run(_WRITE_SNAPSHOT, session, name, snapshot.mtime, content)
+        return snapshot
+
+    @transaction
+    def remove_snapshot(self, session: int, name: str) -> None:
+        sql = "UPDATE snapshot SET content = NULL WHERE session = ? AND name = ? AND content IS NOT NULL"
+        found(self._database.run(sql, session, name).rowcount or None, "snapshot")
+
+    # making sessions, inside a transaction
+
+    def _first(
+        self, header: SessionHeader, log: int, owner: int | None = None, name: str = "", uid: int = 0, scope: str = ""
+    ) -> Session:
+        return first_row(
+            header,
+            id=log,
+            owner=owner,
+            name=name,
+            uid=uid,
+            scope=scope or scope_of(None),
+            seq=self._next_seq(),
+            now_ns=self._clock(),
+        )
+
+    def _insert(self, session: Session, header: SessionHeader) -> Session:
+        self._database.run(rows.INSERT_SESSION, *rows.new_session(session, listed_key(session), header))
+        self._remember(session)
+        if session.owner is not None:
+            self._list_new(session.owner, session)
+        return session
+
+    def _insert_branch(
+        self,
+        header: SessionHeader,
+        parent: Session,
+        at: int,
+        *,
+        owner: int | None = None,
+        name: str = "",
+        uid: int = 0,
+        scope: str = "",
+    ) -> Session:
+        base = self._logs.checkpoint(parent.id, at)
+        made = self._first(header, self._logs.add(parent.id, base), owner, name, uid, scope)
+        return self._insert(branch_row(made, self._then(made, parent.id, base)), header)
+
+    def _then(self, made: Session, log: int, base: Checkpoint) -> Session:
+        """What the files of a log's first ``base.n`` entries say, in a row that is otherwise ``made``."""
+        if base.n == 0:
+            return made
+        [last] = self._logs.rows(log, base.n - 1, base.n)
+        state, cwd, meta, latest = (self._line(log, n) for n in (base.state_n, base.cwd_n, base.meta_n, base.latest_n))
+        return msgspec.structs.replace(
+            made,
+            n=base.n,
+            updated_at=last.time,
+            messages_size=base.messages,
+            events_size=base.events,
+            latest_n=base.latest_n,
+            latest_size=(latest and latest.latest_size) or 0,
+            state=(state and state.state) or made.state,
+            cwd=(cwd and cwd.cwd) or made.cwd,
+            cwd_seq=made.seq if cwd else 0,
+            meta=(meta and meta.meta) or made.meta,
+        )
+
+    def _line(self, log: int, n: int | None) -> Line | None:
+        if n is None:
+            return None
+        [row] = self._logs.rows(log, n, n + 1)
+        return foreign_line(row.stream, row.raw)
+
+    def _refuse_place(self, owner: int, name: str, session_id: str) -> None:
+        if self.session(owner, name) is not None:
+            raise SessionAlreadyExistsError(name)
+        if self._find(session_id) is not None:
+            raise SessionAlreadyExistsError(session_id)
+
+    def _find(self, session_id: str) -> Session | None:
+        try:
+            row = self._database.one(f"{rows.SESSION} WHERE session_id = ?", session_id)
+        except UnicodeEncodeError:
+            # A lone surrogate is in no stored id.
+            return None
+        return rows.made(Session, row)
+
+    def _header(self, session: Session) -> SessionHeader:
+        return rows.header(self._database.one(f"{rows.HEADER} WHERE id = ?", session.id))
+
+    def _now_ms(self) -> int:
+        return self._clock() // 1_000_000
+
+
+_WRITE_SNAPSHOT = (
+    "INSERT INTO snapshot (session, name, mtime, content) VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (session, name) DO UPDATE SET mtime = excluded.mtime, content = excluded.content"
+)

@@ -1,0 +1,151 @@
+"""The sqlite store: appends, durability, opening and closing; the rest is in the classes it derives from.
+
+Implements ``backend.store.Store`` (specs 1.2–1.4, 2). One thread uses a store; ``sync`` and ``maintain`` may be called
+from any other at the same time. The store's directory is this process's alone while it is open.
+"""
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Self
+
+from backend.entries import SessionHeader
+from backend.errors import CtxError, StoreFailed, StoreFull
+from backend.facts import advance
+from backend.log_contract import LogContract, entry_times, judge_append
+from backend.sqlite import rows
+from backend.sqlite.core import transaction
+from backend.sqlite.database import Database
+from backend.sqlite.durability import Durability
+from backend.sqlite.logs import sweep
+from backend.sqlite.opening import DATABASE, open_directory
+from backend.sqlite.sessions import Sessions
+from backend.sqlite.spaces import Definitions
+from backend.store import Append, Appended, Line, Session, StoreStatus
+
+
+class SqliteStore(Sessions, Definitions, LogContract):
+    """A store in one directory. ``clock``: ns since the epoch."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, lock: int, clock: Callable[[], int]) -> None:
+        database = Database(connection)
+        super().__init__(database, Durability(path / DATABASE, lambda: database.committed), clock)
+        self._path = path
+        self._lock = lock
+
+    @classmethod
+    async def open(cls, path: str | os.PathLike[str], *, clock: Callable[[], int] = time.time_ns) -> Self:
+        """The store in the directory ``path``, a new one where there is none (``OpenError`` and its kinds)."""
+        return cls.open_now(path, clock=clock)
+
+    @classmethod
+    def open_now(cls, path: str | os.PathLike[str], *, clock: Callable[[], int] = time.time_ns) -> Self:
+        """``open`` for callers without an event loop."""
+        directory = Path(path)
+        connection, lock = open_directory(directory)
+        return cls(directory, connection, lock, clock)
+
+    def append(self, batch: Sequence[Append]) -> Sequence[Appended | CtxError]:
+        try:
+            return self._append_together(batch)
+        except (StoreFull, StoreFailed) as failure:
+            # What fails for the batch need not fail for each: a small append fits where a big neighbour does not.
+            return [failure] if len(batch) == 1 else [self._append_alone(append) for append in batch]
+
+    def sync(self) -> None:
+        self._durability.sync()
+
+    def maintain(self) -> None:
+        """Removes what deleted sessions left, and keeps the -wal short (from a thread of its own, every second)."""
+        self._durability.maintain(_sweep_all)
+
+    def status(self) -> StoreStatus:
+        [live] = self._database.one("SELECT count(*) FROM session WHERE archive IS NULL")
+        [spaces] = self._database.one("SELECT count(*) FROM space")
+        files = (self._path / f"{DATABASE}{side}" for side in ("", "-wal", "-shm"))
+        return StoreStatus("sqlite", live, spaces, sum(file.stat().st_size for file in files), self._database.failure)
+
+    def close(self) -> None:
+        try:
+            self._durability.close()
+        finally:
+            self._database.connection.close()
+            os.close(self._lock)
+
+    @transaction
+    def _append_together(self, batch: Sequence[Append]) -> list[Appended | CtxError]:
+        return [self._append_one(append) for append in batch]
+
+    def _append_alone(self, append: Append) -> Appended | CtxError:
+        try:
+            [result] = self._append_together([append])
+        except (StoreFull, StoreFailed) as failure:
+            return failure
+        return result
+
+    def _append_one(self, append: Append) -> Appended | CtxError:
+        session = self.session_by_id(append.session)
+        try:
+            before = judge_append(session, append)
+        except CtxError as refusal:
+            return refusal
+        if not append.lines:
+            return Appended(before)
+        now = self._clock()
+        times = entry_times(append, now // 1_000_000)
+        after, files = advance(before, append.lines, time_ms=times[-1], now_ns=now, seq=self._next_seq())
+        self._store(after, append.lines, times)
+        return self._index(before, after, files)
+
+    def _store(self, after: Session, lines: Sequence[Line], times: Sequence[int]) -> None:
+        tail = self._tails.get(after.id) or self._logs.tail(after.id)
+        self._tails[after.id] = self._logs.append(after.id, tail, lines, times)
+        self._database.run(rows.UPDATE_SESSION, *rows.appended(after))
+        self._sessions[after.id] = after
+
+    def _index(self, before: Session, after: Session, files: frozenset[str]) -> Appended:
+        """Brings the owner's index up to an append."""
+        keys = self._move_cwd(before, after) if after.cwd_seq != before.cwd_seq else {}
+        listed = after.owner is not None and self._list_again(after.owner, after)
+        if not keys:
+            return Appended(after, files, listed)
+        new, changed, gone = (
+            tuple(key for key, change in keys.items() if change == kind) for kind in ("new", "changed", "gone")
+        )
+        return Appended(after, files, listed, new, changed, gone)
+
+    # the log contract's primitives
+
+    def _headers(self, parent: str | None, limit: int | None) -> Sequence[SessionHeader]:
+        order = "ORDER BY created_at DESC, session_id LIMIT ?"
+        count = -1 if limit is None else limit
+        if parent is None:
+            found = self._database.all(f"{rows.HEADER} {order}", count)
+        else:
+            found = self._database.all(f"{rows.HEADER} WHERE parent = ? {order}", parent, count)
+        return [rows.header(row) for row in found]
+
+    @transaction
+    def _create(self, header: SessionHeader, lines: Sequence[Line], times: Sequence[int]) -> None:
+        session = self._insert(self._first(header, self._logs.add()), header)
+        result = self._append_one(Append(session.id, lines, time=times))
+        if isinstance(result, CtxError):
+            raise result
+
+    @transaction
+    def _branch(self, header: SessionHeader, parent: Session, at: int) -> None:
+        self._insert_branch(header, parent, at)
+
+
+def _sweep_all(connection: sqlite3.Connection) -> None:
+    more = True
+    while more:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            more = sweep(connection)
+            connection.execute("COMMIT")
+        except sqlite3.Error:
+            connection.execute("ROLLBACK")
+            raise
