@@ -18,25 +18,22 @@ class Check(NamedTuple):
     what: str
 
 
-class Shape(NamedTuple):
-    """The fields of an object: needed ones, and those that are checked when present."""
+class Shape:
+    """The fields of an object: needed ones, and those that are checked when present (``may``)."""
 
-    needs: Mapping[str, Check]
-    may: Mapping[str, Check] = {}
-
-    def check(self, field: str) -> Check | None:
-        return self.needs.get(field) or self.may.get(field)
+    def __init__(self, needs: Mapping[str, Check], may: Mapping[str, Check] | None = None) -> None:
+        self.needs = needs
+        self.fields = {**needs, **(may or {})}
 
 
 def fault_of(shape: Shape, value: Mapping[str, Any]) -> str | None:
-    """The first field of ``value`` that is missing or wrong, in words; None if all is well."""
-    for field, check in shape.needs.items():
-        if field not in value:
-            return f"{field} is missing"
-        if not check.holds(value[field]):
-            return f"{field} must be {check.what}"
-    for field, check in shape.may.items():
-        if field in value and not check.holds(value[field]):
+    """A field of ``value`` that is missing or wrong, in words; None if all is well."""
+    missing = shape.needs.keys() - value.keys()
+    if missing:
+        return f"{min(missing)} is missing"
+    for field, item in value.items():
+        check = shape.fields.get(field)
+        if check is not None and not check.holds(item):
             return f"{field} must be {check.what}"
     return None
 

@@ -27,17 +27,24 @@ _HEX = b"0123456789abcdefABCDEF"
 _BLANK = b" \t"
 
 
-def _table(*rules: tuple[str, bytes, str]) -> dict[str, dict[int, str]]:
-    table: dict[str, dict[int, str]] = {}
+_Rule = tuple[str, bytes, str]  # in this state, any of these bytes, leads to that state
+
+
+class _State(dict[int, "_State | str"]):
+    """What each byte leads to: another state, or an action by its name."""
+
+
+def _table(*rules: _Rule) -> Mapping[str, _State]:
+    table = {state: _State() for state, _, _ in rules}
     for state, accepted, following in rules:
-        table.setdefault(state, {}).update(dict.fromkeys(accepted, following))
+        table[state].update(dict.fromkeys(accepted, table.get(following, following)))
     return table
 
 
-def _value_rules(state: str) -> tuple[tuple[str, bytes, str], ...]:
+def _value_rules(state: str) -> tuple[_Rule, ...]:
     return (
         (state, _BLANK, state),
-        (state, b'"', "string"),
+        (state, b'"', "<string>"),
         (state, b"{[", "<open>"),
         (state, b"-", "minus"),
         (state, b"0", "zero"),
@@ -48,34 +55,17 @@ def _value_rules(state: str) -> tuple[tuple[str, bytes, str], ...]:
     )
 
 
-def _literal_rules(word: str) -> tuple[tuple[str, bytes, str], ...]:
+def _literal_rules(word: str, end: str) -> tuple[_Rule, ...]:
     return tuple(
-        (word[:size], word[size].encode(), word[: size + 1] if size + 1 < len(word) else "<literal>")
+        (word[:size], word[size].encode(), word[: size + 1] if size + 1 < len(word) else end)
         for size in range(1, len(word))
     )
 
 
-# What may follow: (state, bytes, next state). States in angle brackets are actions of LinePrefix.
-_NEXT: Mapping[str, Mapping[int, str]] = _table(
-    ("start", _BLANK, "start"),
-    ("start", b"{", "<open>"),
-    ("first key", _BLANK, "first key"),
-    ("first key", b'"', "<key>"),
-    ("first key", b"}", "<close>"),
-    ("next key", _BLANK, "next key"),
-    ("next key", b'"', "<key>"),
-    ("colon", _BLANK, "colon"),
-    ("colon", b":", "<colon>"),
-    *_value_rules("value"),
-    *_value_rules("first item"),
-    ("first item", b"]", "<close>"),
-    ("after", _BLANK, "after"),
-    ("after", b",", "<comma>"),
-    ("after", b"]}", "<close>"),
-    ("done", _BLANK, "done"),
+_STRING_RULES: tuple[_Rule, ...] = (
     ("string", b'"', "<quote>"),
     ("string", b"\\", "escape"),
-    ("escape", b'"\\/bfnrt', "string"),
+    ("escape", b'"\\/bfnrt', "<string>"),
     ("escape", b"u", "hex 1"),
     # four hex digits that are not 0000, nor a low surrogate
     ("hex 1", _HEX, "hex 2"),
@@ -83,12 +73,12 @@ _NEXT: Mapping[str, Mapping[int, str]] = _table(
     ("hex 1", b"dD", "surrogate 2"),
     ("hex 2", _HEX, "hex 3"),
     ("hex 3", _HEX, "hex 4"),
-    ("hex 4", _HEX, "string"),
+    ("hex 4", _HEX, "<string>"),
     ("nul 2", _HEX, "hex 3"),
     ("nul 2", b"0", "nul 3"),
     ("nul 3", _HEX, "hex 4"),
     ("nul 3", b"0", "nul 4"),
-    ("nul 4", _HEX.replace(b"0", b""), "string"),
+    ("nul 4", _HEX.replace(b"0", b""), "<string>"),
     ("surrogate 2", b"01234567", "hex 3"),
     ("surrogate 2", b"89abAB", "high 3"),
     # after a high surrogate only a low one
@@ -98,6 +88,8 @@ _NEXT: Mapping[str, Mapping[int, str]] = _table(
     ("pair escape", b"u", "low 1"),
     ("low 1", b"dD", "low 2"),
     ("low 2", b"cdefCDEF", "hex 3"),
+)
+_NUMBER_RULES: tuple[_Rule, ...] = (
     ("minus", b"0", "zero"),
     ("minus", b"123456789", "integer"),
     ("zero", b".", "point"),
@@ -112,11 +104,44 @@ _NEXT: Mapping[str, Mapping[int, str]] = _table(
     ("exponent", _DIGITS, "power"),
     ("exponent sign", _DIGITS, "power"),
     ("power", _DIGITS, "power"),
-    *_literal_rules("true"),
-    *_literal_rules("false"),
-    *_literal_rules("null"),
 )
-_WHOLE_NUMBERS = frozenset(("zero", "integer", "fraction", "power"))
+_WHOLE_NUMBERS = ("zero", "integer", "fraction", "power")
+_OBJECT_RULES: tuple[_Rule, ...] = (
+    ("first key", _BLANK, "first key"),
+    ("first key", b'"', "<key>"),
+    ("first key", b"}", "<close>"),
+    ("next key", _BLANK, "next key"),
+    ("next key", b'"', "<key>"),
+    ("colon", _BLANK, "colon"),
+)
+
+
+def _delimiter_rules(state: str, comma: str, close: bytes) -> tuple[_Rule, ...]:
+    return ((state, _BLANK, "after"), (state, b",", comma), (state, close, "<close>"))
+
+
+def _context(value_end: str, *rules: _Rule) -> Mapping[str, _State]:
+    """The table of a kind of container: what all have in common, and its own rules."""
+    literals = (rule for word in ("true", "false", "null") for rule in _literal_rules(word, value_end))
+    return _table(*_STRING_RULES, *_NUMBER_RULES, *literals, *_value_rules("value"), *rules)
+
+
+# Per kind of container, the state that a byte leads to; states in angle brackets are actions of LinePrefix. Only the
+# line's own object acts on keys, colons and ends of values, so nested values cost little.
+_OUTSIDE = _table(("start", _BLANK, "start"), ("start", b"{", "<open>"), ("done", _BLANK, "done"))
+_LINE = _context("<value>", *_OBJECT_RULES, ("colon", b":", "<colon>"), *_delimiter_rules("after", "next key", b"}"))
+_OBJECT = _context(
+    "after",
+    *_OBJECT_RULES,
+    ("colon", b":", "value"),
+    *(rule for state in ("after", *_WHOLE_NUMBERS) for rule in _delimiter_rules(state, "next key", b"}")),
+)
+_ARRAY = _context(
+    "after",
+    *_value_rules("first item"),
+    ("first item", b"]", "<close>"),
+    *(rule for state in ("after", *_WHOLE_NUMBERS) for rule in _delimiter_rules(state, "value", b"]")),
+)
 _STRING_RUN = re.compile(rb'[^"\\\x00-\x1f]*')
 
 
@@ -129,9 +154,10 @@ class LinePrefix:
         self._marks = marks
         self._raw = bytearray()
         self._utf8 = codecs.getincrementaldecoder("utf-8")()
-        self._state = "start"
         self._shape = MESSAGE if stream == "messages" else None
-        self._open: list[int] = []
+        self._table = _OUTSIDE
+        self._state = _OUTSIDE["start"]
+        self._open: list[Mapping[str, _State]] = []
         self._in_key = False
         self._key_start = 0
         self._value_start = 0
@@ -154,7 +180,8 @@ class LinePrefix:
             raise LineTooLong("a line has more than 1 MiB: split the content over several lines")
         self._check_utf8(piece)
         self._raw += piece
-        self._scan(start)
+        in_string = self._state is self._table.get("string")
+        self._scan(self._skip_string(start)[1] if in_string else start)
 
     def _check_utf8(self, piece: bytes) -> None:
         try:
@@ -166,54 +193,52 @@ class LinePrefix:
             raise InvalidValue("a line must be UTF-8")
 
     def _scan(self, position: int) -> None:
-        raw, end = self._raw, len(self._raw)
+        raw, end, state = self._raw, len(self._raw), self._state
         while position < end:
-            if self._state == "string" and (run := _STRING_RUN.match(raw, position)):
-                position = run.end()
-                del run  # its hold on the buffer
-                if position == end:
-                    return
-            following = _NEXT[self._state].get(raw[position])
-            if following is not None:
-                position += 1
-                action = _ACTIONS.get(following)
-                if action is None:
-                    self._state = following
-                else:
-                    action(self, position)
-            elif self._state in _WHOLE_NUMBERS:
-                self._end_value(position)
+            following = state.get(raw[position])
+            position += 1
+            if type(following) is _State:
+                state = following
+            elif type(following) is str:
+                state, position = _ACTIONS[following](self, position)
+            elif self._table is _LINE and any(state is _LINE[number] for number in _WHOLE_NUMBERS):
+                position -= 1
+                state, _ = self._end_value(position)
             else:
-                raise InvalidValue(f"no line begins like this: byte {position} cannot follow")
+                raise InvalidValue(f"no line begins like this: byte {position - 1} cannot follow")
+        self._state = state
 
-    def _open_container(self, position: int) -> None:
+    def _skip_string(self, position: int) -> tuple[_State, int]:
+        run = _STRING_RUN.match(self._raw, position)
+        return self._table["string"], position if run is None else run.end()
+
+    def _open_container(self, position: int) -> tuple[_State, int]:
         if len(self._open) == MAX_DEPTH:
             raise InvalidValue(f"JSON must not nest deeper than {MAX_DEPTH}")
-        self._open.append(self._raw[position - 1])
-        self._state = "first key" if self._open[-1] == ord("{") else "first item"
+        is_array = self._raw[position - 1] == ord("[")
+        self._open.append(self._table)
+        self._table = _ARRAY if is_array else _OBJECT if len(self._open) > 1 else _LINE
+        return self._table["first item" if is_array else "first key"], position
 
-    def _close_container(self, position: int) -> None:
-        if self._open.pop() != self._raw[position - 1] - 2:  # in ASCII, brackets and braces close 2 above
-            raise InvalidValue("no line begins like this: a bracket is closed by a brace, or the reverse")
+    def _close_container(self, position: int) -> tuple[_State, int]:
+        self._table = self._open.pop()
         if self._open:
-            self._end_value(position)
-        else:
-            self._state = "done"
-            parse_line(self._stream, self.raw, scope=self._scope, marks=self._marks)
+            return self._end_value(position)
+        parse_line(self._stream, self.raw, scope=self._scope, marks=self._marks)
+        return self._table["done"], position
 
-    def _begin_key(self, position: int) -> None:
+    def _begin_key(self, position: int) -> tuple[_State, int]:
         self._in_key = True
         self._key_start = position - 1
-        self._state = "string"
+        return self._skip_string(position)
 
-    def _end_string(self, position: int) -> None:
+    def _end_string(self, position: int) -> tuple[_State, int]:
         if not self._in_key:
-            self._end_value(position)
-            return
+            return self._end_value(position)
         self._in_key = False
-        self._state = "colon"
-        if len(self._open) == 1:
+        if self._table is _LINE:
             self._add_key(str(self._decode(self._key_start, position)))
+        return self._table["colon"], position
 
     def _add_key(self, key: str) -> None:
         if key in self._keys:
@@ -222,18 +247,14 @@ class LinePrefix:
         if len(self._keys) < _MAX_KEYS:
             self._keys.add(key)
 
-    def _begin_value(self, position: int) -> None:
-        if len(self._open) == 1:
-            self._value_start = position
-        self._state = "value"
+    def _begin_value(self, position: int) -> tuple[_State, int]:
+        self._value_start = position
+        return self._table["value"], position
 
-    def _end_value(self, position: int) -> None:
-        self._state = "after"
-        if len(self._open) == 1 and self._key in self._keys:
+    def _end_value(self, position: int) -> tuple[_State, int]:
+        if self._table is _LINE and self._key in self._keys:
             self._judge(self._key, self._value_start, position)
-
-    def _next(self, _position: int) -> None:
-        self._state = "next key" if self._open[-1] == ord("{") else "value"
+        return self._table["after"], position
 
     def _judge(self, key: str, start: int, end: int) -> None:
         """Judges a top-level value by its field's rule: an event's as soon as its type is known."""
@@ -243,7 +264,7 @@ class LinePrefix:
         if self._shape is None:
             return
         for field, span in self._unjudged.items():
-            check = self._shape.check(field)
+            check = self._shape.fields.get(field)
             if check and not check.holds(self._decode(*span)):
                 raise InvalidValue(f"{self._stream}.jsonl: {field} must be {check.what}")
         self._unjudged.clear()
@@ -255,12 +276,12 @@ class LinePrefix:
             raise InvalidValue(f"not one JSON object: {error}") from None
 
 
-_ACTIONS: Mapping[str, Callable[[LinePrefix, int], None]] = {
+_ACTIONS: Mapping[str, Callable[[LinePrefix, int], tuple[_State, int]]] = {
     "<open>": LinePrefix._open_container,
     "<close>": LinePrefix._close_container,
     "<key>": LinePrefix._begin_key,
+    "<string>": LinePrefix._skip_string,
     "<quote>": LinePrefix._end_string,
-    "<literal>": LinePrefix._end_value,
+    "<value>": LinePrefix._end_value,
     "<colon>": LinePrefix._begin_value,
-    "<comma>": LinePrefix._next,
 }

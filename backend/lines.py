@@ -21,10 +21,10 @@ from backend.strict_json import (
     MAX_FOREIGN_LINE,
     api_json,
     compact,
-    escape_text,
     lenient_object,
     strict_document,
     strict_object,
+    text_bytes,
 )
 
 BUILT_IN_MARKS = Marks()
@@ -76,7 +76,7 @@ def foreign_line(stream: Stream, raw: bytes) -> Line:
 
 def text_of(raw: bytes) -> str:
     """What latest.md says of a message line, without its final newline; empty where it has no text."""
-    return _text(lenient_object(raw))
+    return text_bytes(_text(lenient_object(raw))).decode()
 
 
 def state_line(old: str, new: str) -> Line:
@@ -168,7 +168,7 @@ def _line(stream: Stream, raw: bytes, value: dict[str, Any]) -> Line:
 
 def _message_facts(raw: bytes, value: dict[str, Any]) -> Line:
     role = value.get("role")
-    size = len(_text(value).encode()) + 1 if role == "assistant" else 1
+    size = len(text_bytes(_text(value))) + 1 if role == "assistant" else 1
     return Line("messages", raw, "message", role if type(role) is str else "", latest_size=size if size > 1 else None)
 
 
@@ -187,11 +187,11 @@ def _event_facts(value: dict[str, Any]) -> tuple[str | None, str | None, str | N
 def _text(message: Mapping[str, Any]) -> str:
     content = message.get("content")
     if type(content) is str:
-        return escape_text(content)
+        return content
     if type(content) is not list:
         return ""
     parts = (part.get("text") for part in content if type(part) is dict and part.get("type") == "text")
-    return escape_text("".join(text for text in parts if type(text) is str))
+    return "".join(text for text in parts if type(text) is str)
 
 
 def _mark_of(value: dict[str, Any]) -> tuple[str, Any]:

@@ -49,7 +49,7 @@ def strict_document(raw: bytes) -> dict[str, Any]:
         raise InvalidValue("not one JSON object: another JSON value")
     if b"\\u0000" in raw and _escaped_nul.search(raw):
         raise InvalidValue("JSON must not hold a NUL, escaped or not")
-    if _most_pairs(raw) > len(value) and _repeats_key(raw):
+    if _may_repeat_key(raw, len(value)) and _repeats_key(raw):
         raise InvalidValue("a top-level key occurs twice")
     return value
 
@@ -120,9 +120,9 @@ def _is_safe_number(item: object) -> bool:
     return type(item) is int and item.bit_length() <= _MAX_BITS
 
 
-def _most_pairs(raw: bytes) -> int:
-    """At least the number of members of all objects: a colon follows its key or white space."""
-    return raw.count(b'":') + raw.count(b" :") + raw.count(b"\t:") + raw.count(b"\n:") + raw.count(b"\r:")
+def _may_repeat_key(raw: bytes, keys: int) -> bool:
+    """False only if no key can be repeated: there are no more colons after a key, or after white space, than keys."""
+    return raw.count(b'":') > keys or any(blank in raw for blank in (b" :", b"\t:", b"\n:", b"\r:"))
 
 
 def _repeats_key(raw: bytes) -> bool:
@@ -164,8 +164,6 @@ def _any_int(digits: str) -> int | float:
 _lenient_decode = json.JSONDecoder(parse_constant=_no_constant, parse_int=_any_int).decode
 
 
-def escape_text(text: str) -> str:
-    """Text that can be a file's content: NUL and lone surrogates as JSON escapes (spec 1.5, last point)."""
-    if text.isascii() and "\0" not in text:
-        return text
-    return text.replace("\0", "\\u0000").encode("utf-8", "backslashreplace").decode()
+def text_bytes(text: str) -> bytes:
+    """Text as the content of a file: NUL and lone surrogates as JSON escapes (spec 1.5, last point)."""
+    return text.encode("utf-8", "backslashreplace").replace(b"\0", b"\\u0000")
