@@ -1,0 +1,1 @@
+"""What a mounted store does, asked of the kernel."""
