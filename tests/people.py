@@ -1,0 +1,123 @@
+"""Other users for tests: calls made by a forked child with real uids, optionally in a chroot or a user namespace.
+
+A mount's rights are the kernel's and the daemon's together, so only processes with real credentials prove them. The
+child makes the call and sends back what it returned or raised; nothing of the parent changes. Needs root.
+"""
+
+import contextlib
+import ctypes
+import dataclasses
+import errno
+import os
+import pickle
+import subprocess
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_CLONE_NEWUSER = 0x10000000
+_PR_SET_DUMPABLE = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Person:
+    """Who makes a call: real, effective and saved ids, supplementary groups, and where they are shut in.
+
+    ``root`` is a directory to chroot to. ``maps_to_root``: in a user namespace of their own, as ``unshare -Ur``.
+    """
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...] = ()
+    root: Path | None = None
+    maps_to_root: bool = False
+
+    def does(self, call: Callable[..., T], *args: Any, **named: Any) -> T:
+        """What ``call`` returns or raises when this person makes it, in a process of their own."""
+        read_end, write_end = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(read_end)
+            _report_and_exit(write_end, lambda: (self.become(), call(*args, **named))[1])
+        os.close(write_end)
+        with os.fdopen(read_end, "rb") as pipe:
+            report = pipe.read()
+        _, status = os.waitpid(child, 0)
+        assert report, f"the child ended with status {status} and without a report"
+        returned, value = pickle.loads(report)
+        if not returned:
+            raise value
+        result: T = value
+        return result
+
+    def outcome(self, call: Callable[..., object], *args: Any, **named: Any) -> str:
+        """``ok``, or the name of the errno with which the call failed."""
+        return self.does(outcome, call, *args, **named)
+
+    def become(self) -> None:
+        """Turns this process into the person for good."""
+        if self.root is not None:
+            os.chroot(self.root)
+            os.chdir("/")
+        os.setgroups(self.groups)
+        os.setresgid(self.gid, self.gid, self.gid)
+        os.setresuid(self.uid, self.uid, self.uid)
+        if self.maps_to_root:
+            self._enter_namespace()
+
+    def _enter_namespace(self) -> None:
+        _checked(_LIBC.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0))
+        _checked(_LIBC.unshare(_CLONE_NEWUSER))
+        for file, text in (("setgroups", "deny"), ("uid_map", f"0 {self.uid} 1"), ("gid_map", f"0 {self.gid} 1")):
+            Path(f"/proc/self/{file}").write_text(text)
+
+
+ROOT = Person(0, 0)
+ALICE = Person(1001, 1001)
+BOB = Person(1002, 1002)
+
+
+def outcome(call: Callable[..., object], *args: Any, **named: Any) -> str:
+    """``ok``, or the name of the errno with which the call failed."""
+    try:
+        call(*args, **named)
+    except OSError as error:
+        assert error.errno is not None
+        return errno.errorcode[error.errno]
+    return "ok"
+
+
+@contextlib.contextmanager
+def chroot_with(path: Path, directory: Path) -> Iterator[Path]:
+    """A directory to chroot to that has ``path`` bind-mounted at ``/ctx`` and nothing else."""
+    target = directory / "ctx"
+    target.mkdir(parents=True)
+    subprocess.run(["mount", "--bind", path, target], check=True)
+    try:
+        yield directory
+    finally:
+        subprocess.run(["umount", target], check=True)
+
+
+def _checked(result: int) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _report_and_exit(pipe: int, call: Callable[[], object]) -> None:
+    """Never returns: the child must not go on as a second copy of the tests."""
+    try:
+        try:
+            report = pickle.dumps((True, call()))
+        except BaseException as error:
+            error.add_note("".join(traceback.format_exc()))
+            report = pickle.dumps((False, error))
+        with os.fdopen(pipe, "wb") as out:
+            out.write(report)
+    finally:
+        os._exit(0)
