@@ -1,38 +1,33 @@
-"""What tests of a mount do with it, in the words of spec 1: sessions, refused calls, other users."""
+"""What tests of writing do with a mount, in the words of spec 1: sessions, single calls, refusals."""
 
 import contextlib
 import errno
 import itertools
 import os
-import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from ctxfs import control
 from tests.mounting import RunningMount
-
-T = TypeVar("T")
-
-STRANGER = 4242
-OTHER_STRANGER = 4243
+from tests.people import ROOT, Person
 
 _numbers = itertools.count(1)
 
 
-def agent_directory(mount: Path, uid: int | None = None, agent: str = "coder") -> Path:
-    """``home/<uid>/agent/<agent>``, made if it is not there (by its own uid)."""
-    path = mount / "home" / str(os.getuid() if uid is None else uid) / "agent" / agent
-    as_uid(uid, lambda: path.mkdir(exist_ok=True))
+def agent_directory(ctx: Path, person: Person = ROOT, agent: str = "coder") -> Path:
+    """``home/<uid>/agent/<agent>``, made by that person if it is not there."""
+    path = ctx / "home" / str(person.uid) / "agent" / agent
+    person.does(path.mkdir, exist_ok=True)
     return path
 
 
-def new_session(mount: Path, uid: int | None = None, name: str | None = None) -> Path:
+def new_session(ctx: Path, person: Person = ROOT, agent: str = "coder") -> Path:
     """An empty session under a name of its own."""
-    path = agent_directory(mount, uid) / "session" / (name or f"s{next(_numbers)}")
-    as_uid(uid, path.mkdir)
+    path = agent_directory(ctx, person, agent) / "session" / f"s{next(_numbers)}"
+    person.does(path.mkdir)
     return path
 
 
@@ -82,36 +77,3 @@ def refused(number: int) -> Iterator[None]:
         yield
     got = caught.value.errno
     assert got == number, f"{errno.errorcode.get(got or 0, got)} instead of {errno.errorcode[number]}"
-
-
-def as_uid(uid: int | None, action: Callable[[], T]) -> T:
-    """What ``action`` returns or raises (``OSError``) in a process of another uid; None: here."""
-    if uid is None or uid == os.getuid():
-        return action()
-    read_end, write_end = os.pipe()
-    child = os.fork()
-    if child == 0:
-        _act_as(uid, action, write_end)
-    os.close(write_end)
-    with os.fdopen(read_end, "rb") as pipe:
-        answer = pipe.read()
-    os.waitpid(child, 0)
-    result, error = pickle.loads(answer)
-    if error is not None:
-        raise error
-    value: T = result
-    return value
-
-
-def _act_as(uid: int, action: Callable[[], object], write_end: int) -> None:
-    try:
-        os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
-        answer: tuple[object, OSError | None] = (action(), None)
-    except OSError as error:
-        answer = (None, error)
-    except BaseException as error:
-        answer = (None, OSError(errno.ENOTRECOVERABLE, repr(error)))
-    os.write(write_end, pickle.dumps(answer))
-    os._exit(0)
