@@ -1,0 +1,85 @@
+"""What has been written since the last sync, and the sync: the one place that waits for the disk (spec 1.3).
+
+Threads: the store's thread adds, renames and removes; ``sync`` runs in any thread, at the same time. ``_lock`` guards
+the set and is never held while waiting for the disk; ``_turn`` lets one sync run after another, so that a sync that
+returns has the work of an earlier one behind it.
+"""
+
+import os
+import threading
+from collections.abc import Iterable
+
+from backend.errors import StoreFailed
+from backend.jsonl.disk import failure
+
+
+class Durability:
+    """The paths (files, and directories whose entries changed) that are not on disk yet."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._turn = threading.Lock()
+        self._waiting: set[str] = set()
+        self._started = 0
+        self._completed = 0
+        self._lost: str | None = None
+
+    def add(self, paths: Iterable[str]) -> None:
+        with self._lock:
+            self._waiting.update(paths)
+
+    @property
+    def epoch(self) -> int:
+        """Syncs started so far: what was added before is on disk once ``covers`` says so."""
+        return self._started
+
+    def covers(self, epoch: int) -> bool:
+        """Whether a sync that started after ``epoch`` was read has completed."""
+        return self._completed > epoch
+
+    def sync(self) -> None:
+        """Returns when all that was added before the call is on disk.
+
+        ``StoreFull``: try again when there is space. ``StoreFailed`` stays until the store is reopened: the kernel
+        drops the pages it could not write, so a second attempt would succeed without them.
+        """
+        with self._turn:
+            if self._lost:
+                raise StoreFailed(self._lost)
+            with self._lock:
+                self._started += 1
+                epoch = self._started
+            # A path that is gone was moved (its new name is waiting by now) or deleted.
+            while self._write_out():
+                pass
+            self._completed = epoch
+
+    def _write_out(self) -> bool:
+        """Writes what is waiting; whether a path was gone."""
+        with self._lock:
+            paths, self._waiting = self._waiting, set()
+        gone = False
+        try:
+            # Contents before the directories that lead to them.
+            for path in sorted(paths, key=len, reverse=True):
+                gone |= not _fsync(path)
+        except OSError as error:
+            self.add(paths)
+            problem = failure(error)
+            if isinstance(problem, StoreFailed):
+                self._lost = str(problem)
+            raise problem from error
+        return gone
+
+
+def _fsync(path: str) -> bool:
+    """Whether the path was there."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    return True

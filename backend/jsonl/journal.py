@@ -1,0 +1,80 @@
+"""``<session>/.store/journal``: what the last request was about to write, and what the session is after it.
+
+Written before a request touches messages.jsonl, events.jsonl and order.jsonl (in this sequence; order.jsonl last is
+the commit). So when a process dies in between, the record proves which bytes are that request's and they are cut
+back; bytes that no record accounts for are not ours and are never touched (spec 1.5, 2.9). The record also holds the
+session's facts, so a settled session is opened without reading its log.
+"""
+
+import os
+import zlib
+
+import msgspec
+
+from backend.jsonl.disk import read_range, write_range
+from backend.store import Session
+
+_MAX_RECORD = 1024 * 1024
+
+
+class Sizes(msgspec.Struct, frozen=True, array_like=True):
+    """Bytes of the three files."""
+
+    messages: int
+    events: int
+    order: int
+
+    def within(self, low: "Sizes", high: "Sizes") -> bool:
+        return (
+            low.messages <= self.messages <= high.messages
+            and low.events <= self.events <= high.events
+            and low.order <= self.order <= high.order
+        )
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A request takes the files from ``old`` to ``new`` and the session to ``after``.
+
+    ``floor``: sizes known to be on disk. ``place``: the running kernel and the device, by which a killed process
+    (its writes are in the page cache) is told from a lost machine (only ``floor`` is sure).
+    """
+
+    old: Sizes
+    new: Sizes
+    floor: Sizes
+    place: str
+    after: Session
+
+
+def place_of(descriptor: int) -> str:
+    """Where unsynced writes survive: this boot, this device."""
+    return f"{_boot()} {os.fstat(descriptor).st_dev}"
+
+
+def write_record(descriptor: int, record: Record) -> None:
+    """In place and in one write: a torn record does not pass its checksum, and then no file was touched yet."""
+    body = msgspec.json.encode(record)
+    write_range(descriptor, b"%08x %b\n" % (zlib.crc32(body), body), 0)
+
+
+def read_record(descriptor: int) -> Record | None:
+    """None where there is none, or a torn one."""
+    line, _, _ = read_range(descriptor, 0, _MAX_RECORD).partition(b"\n")
+    check, _, body = line.partition(b" ")
+    if check != b"%08x" % zlib.crc32(body):
+        return None
+    try:
+        return msgspec.json.decode(body, type=Record)
+    except msgspec.DecodeError:
+        return None
+
+
+_boot_id = ""
+
+
+def _boot() -> str:
+    global _boot_id  # noqa: PLW0603 - one boot a process
+    if not _boot_id:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            _boot_id = file.read().strip()
+    return _boot_id

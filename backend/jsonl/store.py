@@ -1,0 +1,92 @@
+"""The jsonl store: everything that ``backend.store.Store`` asks for, on plain files in CortexFS's layout (spec 2.9).
+
+One thread at a time uses it, the one that opened it; only ``sync`` may run in another at the same time. Nothing but
+``sync`` and ``close`` waits for the disk. While it is open nobody else may write below its directory: what changes
+behind its back is noticed at the next append and refused (spec 1.5, last point).
+
+=====================================  =============================================================================
+below the directory                    is
+=====================================  =============================================================================
+home/, shared/, agent/, model/         the tree as CortexFS has it
+<session>/messages.jsonl, events.jsonl the log's lines, byte for byte
+<session>/.store/order.jsonl           the session's header and the order, times and requests of its entries
+<session>/.store/journal               the request under way, or the facts after the last one
+<session>/state, cwd, latest.md …      views of the log, made again where they are wrong
+.ctxfs/catalogue.jsonl                 row ids, and what no other file says
+.ctxfs/session/                        sessions made through the API, which have no place in the tree
+=====================================  =============================================================================
+"""
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from backend.jsonl.catalogue import Catalogue, SessionRecord
+from backend.jsonl.clock import Clock
+from backend.jsonl.definitions import Definitions
+from backend.jsonl.disk import reported
+from backend.jsonl.durability import Durability
+from backend.jsonl.handles import HandleCache
+from backend.jsonl.log import Workshop
+from backend.jsonl.opened import lock_directory, opening
+from backend.jsonl.paths import HIDDEN
+from backend.jsonl.sessions import Sessions
+from backend.store import StoreStatus
+
+
+class JsonlStore(Sessions, Definitions):
+    """A store in a directory. ``await JsonlStore.open(directory)``."""
+
+    @classmethod
+    async def open(cls, directory: Path | str, *, clock: Callable[[], int] = time.time_ns) -> "JsonlStore":
+        """Opens the store in ``directory``, or makes one. ``clock``: ns since the epoch. ``OpenError``."""
+        return cls.open_now(directory, clock=clock)
+
+    @classmethod
+    def open_now(cls, directory: Path | str, *, clock: Callable[[], int] = time.time_ns) -> "JsonlStore":
+        """As ``open``."""
+        path, lock = lock_directory(Path(directory))
+        try:
+            with opening(path):
+                shared = Workshop(HandleCache(), Durability(), Clock(clock))
+                catalogue = Catalogue(f"{path}/{HIDDEN}/catalogue.jsonl", shared.durability)
+                return cls(path, catalogue, shared, lock)
+        except BaseException:
+            os.close(lock)
+            raise
+
+    def __init__(self, directory: str, catalogue: Catalogue, shared: Workshop, lock: int) -> None:
+        super().__init__(directory, catalogue, shared)
+        self._lock: int | None = lock
+
+    def sync(self) -> None:
+        self._shared.durability.sync()
+
+    def status(self) -> StoreStatus:
+        """Looks at the whole tree the first time; ``bytes`` are those of the logs."""
+        self._discover_all()
+        records = list(self._catalogue.all(SessionRecord))
+        live = sum(record.archive is None for record in records)
+        spaces = len(self.spaces("home/")) + len(self.spaces("shared/"))
+        return StoreStatus("jsonl", live, spaces, self._log_bytes(), self._failure)
+
+    def close(self) -> None:
+        """Writes the views that waited for it, syncs, and lets go of the disk; twice is once."""
+        lock, self._lock = self._lock, None
+        if lock is None:
+            return
+        try:
+            for held in self._owners.values():
+                with suppress(OSError):
+                    self._write_list(held)
+            self.sync()
+            with reported():
+                for log in self._logs.values():
+                    log.settle()
+            self.sync()
+        finally:
+            self._shared.cache.close()
+            self._catalogue.close()
+            os.close(lock)
