@@ -20,7 +20,6 @@ SWEEP_BYTES = 1 << 20
 
 
 _REMEMBERED = 4096
-_STARTS = ("messages_start", "events_start")
 _BLOBS = "entries, messages, events"
 _VALUES_N = "latest_n, state_n, cwd_n, meta_n"
 _INSERT = (
@@ -28,8 +27,11 @@ _INSERT = (
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _SELECT = f"SELECT id, n, start, messages_start, events_start, {_VALUES_N}, {_BLOBS} FROM segment"
-_EXTEND = "UPDATE segment SET " + ", ".join(
-    f"{blob} = CAST({blob} || ? AS BLOB)" for blob in ("entries", "messages", "events")
+_EXTENDED = ", ".join(f"{blob} = CAST({blob} || ? AS BLOB)" for blob in ("entries", "messages", "events"))
+_EXTEND = f"UPDATE segment SET {_EXTENDED} WHERE id = ?"
+_EXTEND_AND_START = (
+    f"UPDATE segment SET {_EXTENDED}, messages_start = coalesce(messages_start, ?),"
+    " events_start = coalesce(events_start, ?) WHERE id = ?"
 )
 _REPLACE = (
     "UPDATE segment SET messages_start = ?, events_start = ?, entries = ?, messages = ?, events = ?"
@@ -95,16 +97,15 @@ class Logs:
         return tail
 
     def _extend(self, tail: Tail, segment: int, lines: Sequence[Line], times: Sequence[int]) -> Tail:
-        held = (tail.end.messages - tail.begin.messages, tail.end.events - tail.begin.events)
-        part = segments.pack(lines, times, *held)
-        begins = [
-            (stream, offset)
-            for stream, size, added, offset in zip(_STARTS, held, part[1:], tail.end[1:3], strict=True)
-            if added and not size
-        ]
-        sets = "".join(f", {stream} = ?" for stream, _ in begins)
-        self._database.run(f"{_EXTEND}{sets} WHERE id = ?", *part, *(offset for _, offset in begins), segment)
-        return Tail(segment, tail.size + part.size, tail.begin, segments.after(tail.end, part))
+        _, size, begin, end = tail
+        messages, events = end.messages - begin.messages, end.events - begin.events
+        part = segments.pack(lines, times, messages, events)
+        if (part.messages and not messages) or (part.events and not events):
+            starts = (end.messages if part.messages else None, end.events if part.events else None)
+            self._database.run(_EXTEND_AND_START, *part, *starts, segment)
+        else:
+            self._database.run(_EXTEND, *part, segment)
+        return Tail(segment, size + part.size, begin, segments.after(end, part))
 
     def _begin(self, log: int, tail: Tail, part: Part) -> Tail:
         begin = tail.end

@@ -143,7 +143,8 @@ def _create(path: Path) -> None:
         with contextlib.closing(connect(str(new))) as connection:
             connection.execute("PRAGMA journal_mode = MEMORY").fetchall()
             connection.execute("PRAGMA auto_vacuum = NONE")
-            connection.executescript(resources.files("backend.sqlite").joinpath("schema.sql").read_text("utf-8"))
+            schema = resources.files("backend.sqlite").joinpath("schema.sql").read_text("utf-8")
+            connection.executescript(f"BEGIN;\n{schema}COMMIT;")
             connection.execute("PRAGMA journal_mode = WAL").fetchall()
         new.rename(path / DATABASE)
     except BaseException:

@@ -67,19 +67,22 @@ BEGINNING = Checkpoint()
 def pack(lines: Sequence[Line], times: Sequence[int], messages: int = 0, events: int = 0) -> Part:
     """The lines as they are added to a row that holds so many bytes of each stream."""
     at = [messages, events]
-    data: tuple[list[bytes], list[bytes]] = ([], [])
-    records: list[bytes] = []
+    entries, data = bytearray(), [bytearray(), bytearray()]
     for line, time in zip(lines, times, strict=True):
         stream = _STREAM_FLAG[line.stream]
-        records.append(_RECORD.pack(time, at[stream], _flags(line)))
-        data[stream].append(line.raw + b"\n")
+        entries += _RECORD.pack(time, at[stream], _flags(line))
+        data[stream] += line.raw
+        data[stream] += b"\n"
         at[stream] += len(line.raw) + 1
-    return Part(b"".join(records), b"".join(data[0]), b"".join(data[1]))
+    return Part(bytes(entries), bytes(data[0]), bytes(data[1]))
 
 
 def packed_size(lines: Sequence[Line]) -> int:
     """What ``pack`` would make of them, in bytes."""
-    return sum(len(line.raw) for line in lines) + len(lines) * (RECORD_SIZE + 1)
+    size = len(lines) * (RECORD_SIZE + 1)
+    for line in lines:
+        size += len(line.raw)
+    return size
 
 
 def chunks(lines: Sequence[Line]) -> Iterator[slice]:
