@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import pyfuse3
 from pyfuse3 import EntryAttributes, FUSEError, RequestContext, SetattrFields, StatvfsData
 
+from backend.names import is_uid
 from ctxfs import xattrs
 from ctxfs.attributes import fill, fill_temporary, mode_of
 from ctxfs.content import Content
@@ -19,7 +20,7 @@ from ctxfs.files.appends import stream_size
 from ctxfs.files.directories import Caller
 from ctxfs.files.handles import Handle
 from ctxfs.files.passthrough_inodes import DISK_TAG
-from ctxfs.files.snapshots import put_snapshot
+from ctxfs.files.snapshots import MAX_SNAPSHOT, put_snapshot
 from ctxfs.inodes import Kind, Node, inode_of, node_of
 from ctxfs.patterns import FOUND
 from ctxfs.privacy import check_admin, check_space
@@ -55,7 +56,7 @@ class NameOperations:
         root = self._tree.roots(directory).get(text)
         if root is not None:
             return self._core.disk.look_up_root(root)
-        if directory.node.kind is Kind.HOMES and text.isdigit() and len(text) <= 10:
+        if directory.node.kind is Kind.HOMES and is_uid(text):
             await self._core.users.learn(int(text))
         entry = self._tree.lookup(directory, text, ctx.uid)
         if entry is not None:
@@ -153,9 +154,9 @@ class NameOperations:
             raise FUSEError(errno.EROFS)
         if entry.row.open is None:
             raise FUSEError(errno.EACCES)
-        if entry.node.kind in (Kind.AGENTS_MD, Kind.SKILLS_MD):
+        if entry.row.removable and size:
             content = self._content.whole(inode_of(entry.node), entry)
-            put_snapshot(self._core, entry.node, content[:size].ljust(size, b"\0"))
+            put_snapshot(self._core, entry.node, content[:size].ljust(min(size, MAX_SNAPSHOT + 1), b"\0"))
         elif entry.row.stream is not None:
             if size != stream_size(entry.subject.session, entry.row.stream):
                 raise FUSEError(errno.EPERM)

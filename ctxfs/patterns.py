@@ -35,6 +35,7 @@ PATTERNS = (
         definitions.find_definition_provider,
         definitions.each_definition_provider,
         definitions.make_definition_provider,
+        definitions.remove_definition_provider,
     ),
     Pattern(
         Kind.MODEL_PROVIDER,

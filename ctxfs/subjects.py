@@ -8,8 +8,8 @@ from collections.abc import Hashable
 from typing import NamedTuple
 
 from backend.errors import Missing
-from backend.names import is_uid
 from backend.store import ArchiveDirectory, FileStore, IndexKind, Mapping, Owner, Session
+from ctxfs.files.providers import Providers
 from ctxfs.inodes import Interned
 from ctxfs.privacy import Access
 from ctxfs.users import Users
@@ -97,7 +97,7 @@ class Subjects:
         self.root = root
         self.started_ns = started_ns
         self.interned: Interned[tuple[Hashable, ...]] = Interned()
-        self.providers: set[tuple[Hashable, ...]] = set()
+        self.providers = Providers(self.interned)
         self._places: dict[int, Place] = {}
         self._sessions: dict[int, SessionSubject] = {}
 
@@ -211,8 +211,3 @@ class Subjects:
 
     def definition(self, number: int) -> DefinitionSubject:
         return DefinitionSubject(number, self.root)
-
-
-def home_uid(name: str) -> int | None:
-    """The uid of a directory in ``home/``, None where the name is not one (spec 1.1)."""
-    return int(name) if is_uid(name) else None

@@ -53,7 +53,7 @@ class Tree:
             if row.name == name:
                 return self.entry(Node(kind, directory.node.id))
         for pattern in FOUND[directory.node.kind]:
-            number = pattern.find(self._core, directory.subject, name, uid)
+            number = pattern.find(self._core, directory.subject, name, uid) if pattern.fits(name) else None
             if number is not None:
                 return self.entry(Node(pattern.kind, number))
         return None

@@ -36,7 +36,10 @@ class Users:
         if uid not in self._groups:
             answer: Future[int] = Future(self._loop)
             self._questions.put((uid, answer))
-            self._groups[uid] = await answer
+            group = await answer
+            if group != uid:
+                # The rest is the default; keeping it would let anybody fill the memory with numbers nobody has.
+                self._groups[uid] = group
 
     def close(self) -> None:
         self._questions.put(None)

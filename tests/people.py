@@ -42,7 +42,7 @@ class Person:
         child = os.fork()
         if child == 0:
             os.close(read_end)
-            _report_and_exit(write_end, lambda: (self.become(), call(*args, **named))[1])
+            _report_and_exit(write_end, lambda: self._turned(call, *args, **named))
         os.close(write_end)
         with os.fdopen(read_end, "rb") as pipe:
             report = pipe.read()
@@ -53,6 +53,10 @@ class Person:
             raise value
         result: T = value
         return result
+
+    def _turned(self, call: Callable[..., T], *args: Any, **named: Any) -> T:
+        self.become()
+        return call(*args, **named)
 
     def outcome(self, call: Callable[..., object], *args: Any, **named: Any) -> str:
         """``ok``, or the name of the errno with which the call failed."""

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from backend.errors import Exists, InvalidValue, Missing
-from backend.names import is_model_name, is_name, is_stable_path, is_uid
+from backend.errors import InvalidValue, Missing, ValueTooBig
+from backend.line_rules import MAX_META
+from backend.names import is_model_name, is_stable_path, is_uid
 from ctxfs.files.directories import Caller, Found
-from ctxfs.files.values import MAX_META, MAX_VALUE, Value, parses_as_json
+from ctxfs.files.values import MAX_VALUE, Value, parses_as_json
 from ctxfs.inodes import Kind, Node, inode_of
 from ctxfs.privacy import check_admin
 from ctxfs.subjects import DefinitionSubject, Nothing, ProviderSubject
@@ -29,11 +30,11 @@ _MOUNT_MODES = ("ro", "rw")
 
 
 def find_agent_definition(core: "Core", _: Nothing, name: str, _uid: int) -> int | None:
-    return _find(core, "agent", name.removesuffix(".d")) if name.endswith(".d") else None
+    return _find(core, "agent", name.removesuffix(".d"))
 
 
 def each_agent_definition(core: "Core", _: Nothing, after: int, _uid: int) -> Iterable[Found]:
-    return [Found(n, f"{name}.d", n) for n, name, _ in core.store.definitions("agent") if n > after]
+    return [Found(n, f"{name}.d", n) for n, name, _ in sorted(core.store.definitions("agent")) if n > after]
 
 
 def make_agent_definition(core: "Core", _: Nothing, name: str, caller: Caller) -> int:
@@ -49,37 +50,38 @@ def remove_agent_definition(core: "Core", _: Nothing, name: str, caller: Caller)
 
 
 def find_definition_provider(core: "Core", _: Nothing, name: str, _uid: int) -> int | None:
-    key = ("provider", None, name)
-    known = any(model.startswith(f"{name}/") for _, model, _ in core.store.definitions("model"))
-    return core.subjects.interned.id(key) if is_name(name) and (known or key in core.subjects.providers) else None
+    return core.subjects.providers.find(None, name, _models(core))
 
 
 def each_definition_provider(core: "Core", _: Nothing, after: int, _uid: int) -> Iterable[Found]:
-    first: dict[str, int] = {}
-    for number, model, _mtime in sorted(core.store.definitions("model")):
-        first.setdefault(model.split("/")[0], number)
-    intern = core.subjects.interned.id
-    return [Found(n, name, intern(("provider", None, name))) for name, n in first.items() if n > after]
+    return [found for found in core.subjects.providers.each(None, _models(core)) if found.offset > after]
 
 
-def make_definition_provider(core: "Core", subject: Nothing, name: str, caller: Caller) -> int:
-    """``mkdir model/<provider>`` by an admin; kept by its first model."""
+def make_definition_provider(core: "Core", _: Nothing, name: str, caller: Caller) -> int:
+    """``mkdir model/<provider>`` by an admin."""
     check_admin(core.mounter, caller.uid)
-    if find_definition_provider(core, subject, name, caller.uid) is not None:
-        raise Exists(f"provider {name!r} exists")
-    core.subjects.providers.add(("provider", None, name))
-    return core.subjects.interned.id(("provider", None, name))
+    return core.subjects.providers.make(None, name, _models(core))
+
+
+def remove_definition_provider(core: "Core", _: Nothing, name: str, caller: Caller) -> None:
+    """``rmdir`` by an admin: without models."""
+    check_admin(core.mounter, caller.uid)
+    core.subjects.providers.remove(None, name, _models(core))
+
+
+def _models(core: "Core") -> list[tuple[int, str]]:
+    return [(number, name) for number, name, _ in core.store.definitions("model")]
 
 
 def find_model_definition(core: "Core", subject: ProviderSubject, name: str, _uid: int) -> int | None:
-    return _find(core, "model", f"{subject.provider}/{name.removesuffix('.d')}") if name.endswith(".d") else None
+    return _find(core, "model", f"{subject.provider}/{name.removesuffix('.d')}")
 
 
 def each_model_definition(core: "Core", subject: ProviderSubject, after: int, _uid: int) -> Iterable[Found]:
     prefix = f"{subject.provider}/"
     return [
         Found(number, f"{name.removeprefix(prefix)}.d", number)
-        for number, name, _ in core.store.definitions("model")
+        for number, name, _ in sorted(core.store.definitions("model"))
         if name.startswith(prefix) and number > after
     ]
 
@@ -135,9 +137,9 @@ def value(kind: Kind) -> Value:
 
     if kind is Kind.DEFINITION_MOUNT:
         # A table of many lines is whole when its writer closes.
-        return Value(MAX_META, put, lambda _: False)
+        return Value(MAX_META, put, lambda _: False, ValueTooBig)
     if kind in (Kind.DEFINITION_META, Kind.DEFINITION_EXEC):
-        return Value(MAX_META, put, parses_as_json)
+        return Value(MAX_META, put, parses_as_json, ValueTooBig)
     return Value(MAX_VALUE, put)
 
 

@@ -1,13 +1,12 @@
 """The files below ``index/``: by-cwd (derived), by-hash and by-uuid (the owner's to make) (spec 1.2, 1.4)."""
 
 import errno
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pyfuse3 import FUSEError
 
 from backend.errors import Missing
-from backend.names import is_name, is_uuid
 from backend.store import IndexKind
 from ctxfs.files.directories import Caller, Found
 from ctxfs.privacy import check_space
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
 
 PAGE = 1000
 
-IS_KEY: dict[IndexKind, Callable[[str], bool]] = {"by-cwd": is_name, "by-hash": is_name, "by-uuid": is_uuid}
-
 
 def key_files(index: IndexKind) -> tuple[Any, Any, None, Any]:
     """The functions of one directory of keys: find, list, (none is made by mkdir), remove.
@@ -28,8 +25,6 @@ def key_files(index: IndexKind) -> tuple[Any, Any, None, Any]:
     """
 
     def find(core: "Core", subject: OwnerSubject, name: str, _uid: int) -> int | None:
-        if not IS_KEY[index](name):
-            return None
         return core.subjects.interned.id(("key", subject.owner.id, index, name))
 
     def each(core: "Core", subject: OwnerSubject, after: int, _uid: int) -> Iterable[Found]:

@@ -24,7 +24,7 @@ PAGE = 1000
 
 
 def find_session(core: "Core", subject: OwnerSubject, name: str, _uid: int) -> int | None:
-    session = core.store.session(subject.owner.id, name) if is_session_name(name) else None
+    session = core.store.session(subject.owner.id, name)
     return None if session is None else core.subjects.changed(session).session.id
 
 
@@ -173,7 +173,7 @@ def remove_nested_archive(core: "Core", subject: ArchiveSubject, name: str, call
 
 
 def find_archived(core: "Core", subject: ArchiveSubject, name: str, _uid: int) -> int | None:
-    session = core.store.archived_session(subject.directory.id, name) if is_session_name(name) else None
+    session = core.store.archived_session(subject.directory.id, name)
     return None if session is None else session.id
 
 
@@ -190,7 +190,8 @@ def _archive_id(core: "Core", space: str, parent: int | None, name: str) -> int 
 
 
 def _archives(core: "Core", space: str, parent: int | None, after: int) -> Iterable[Found]:
-    return [Found(d.id, d.name, d.id) for d in core.store.archive_directories(space, parent) if d.id > after]
+    directories = sorted(core.store.archive_directories(space, parent), key=lambda directory: directory.id)
+    return [Found(d.id, d.name, d.id) for d in directories if d.id > after]
 
 
 def _make_archive(core: "Core", space: SpaceSubject, parent: int | None, name: str, caller: Caller) -> int:

@@ -7,22 +7,20 @@ from typing import TYPE_CHECKING
 from pyfuse3 import FUSEError
 
 from backend.errors import Exists, Missing, NotEmpty
-from backend.names import is_agent_name, is_model_directory_name, is_name
-from backend.store import OwnerKind
+from backend.store import Owner, OwnerKind
 from ctxfs.files.directories import Caller, Found
 from ctxfs.privacy import check_admin, check_space
-from ctxfs.subjects import Nothing, OwnerSubject, ProviderSubject, SpaceSubject, home_uid
+from ctxfs.subjects import Nothing, OwnerSubject, ProviderSubject, SpaceSubject
 
 if TYPE_CHECKING:
     from ctxfs.core import Core
 
 AGENT_DIRECTORIES = ("root", "data", "cache", "log")
-_MADE_PROVIDER = 1 << 40
 
 
 def find_home(core: "Core", _: Nothing, name: str, _uid: int) -> int | None:
     """Every uid has a home, stored or not; a user's own mount shows that user's alone."""
-    number = home_uid(name)
+    number = int(name)
     return None if core.alone and number != core.mounter else number
 
 
@@ -83,11 +81,11 @@ def agent_roots(subject: OwnerSubject) -> dict[str, str]:
 
 
 def find_agent(core: "Core", space: SpaceSubject, name: str, _uid: int) -> int | None:
-    return _owner_id(core, space, "agent", name) if is_agent_name(name) else None
+    return _owner_id(core, space, "agent", name)
 
 
 def each_agent(core: "Core", space: SpaceSubject, after: int, _uid: int) -> Iterable[Found]:
-    return [Found(o.id, o.name, o.id) for o in core.store.owners(space.name, "agent") if o.id > after]
+    return [Found(o.id, o.name, o.id) for o in _owners(core, space, "agent") if o.id > after]
 
 
 def make_agent(core: "Core", space: SpaceSubject, name: str, caller: Caller) -> int:
@@ -115,11 +113,11 @@ def remove_agent(core: "Core", space: SpaceSubject, name: str, caller: Caller) -
 
 
 def find_model(core: "Core", space: SpaceSubject, name: str, _uid: int) -> int | None:
-    return _owner_id(core, space, "model", name.removesuffix(".d")) if is_model_directory_name(name) else None
+    return _owner_id(core, space, "model", name.removesuffix(".d"))
 
 
 def each_model(core: "Core", space: SpaceSubject, after: int, _uid: int) -> Iterable[Found]:
-    owners = core.store.owners(space.name, "model")
+    owners = _owners(core, space, "model")
     return [Found(o.id, f"{o.name}.d", o.id) for o in owners if "/" not in o.name and o.id > after]
 
 
@@ -138,56 +136,41 @@ def remove_model(core: "Core", space: SpaceSubject, name: str, caller: Caller) -
 
 
 def find_provider(core: "Core", space: SpaceSubject, name: str, _uid: int) -> int | None:
-    """A provider is there while a model of it is, or since somebody made its directory."""
-    if not is_name(name):
-        return None
-    key = _provider_key(core, space, name)
-    made = key in core.subjects.providers
-    return core.subjects.interned.id(key) if made or name in _providers(core, space) else None
+    return core.subjects.providers.find(_number(core, space), name, _models(core, space))
 
 
 def each_provider(core: "Core", space: SpaceSubject, after: int, _uid: int) -> Iterable[Found]:
-    known = _providers(core, space)
-    found = [
-        Found(first, name, core.subjects.interned.id(_provider_key(core, space, name))) for name, first in known.items()
-    ]
-    number = core.subjects.space_id(space.name)
-    for key in core.subjects.providers:
-        _, key_space, name = key
-        if key_space == number and name not in known:
-            interned = core.subjects.interned.id(key)
-            found.append(Found(_MADE_PROVIDER + interned, str(name), interned))
-    return [each for each in sorted(found) if each.offset > after]
+    providers = core.subjects.providers.each(_number(core, space), _models(core, space))
+    return [found for found in providers if found.offset > after]
 
 
 def make_provider(core: "Core", space: SpaceSubject, name: str, caller: Caller) -> int:
-    """``mkdir model/<provider>``; remembered until unmount, or for good by its first model."""
+    """``mkdir model/<provider>``."""
     check_space(space.access, caller.uid)
-    if find_provider(core, space, name, caller.uid) is not None:
-        raise Exists(f"provider {name!r} exists")
-    key = _provider_key(core, space, name)
-    core.subjects.providers.add(key)
-    return core.subjects.interned.id(key)
+    return core.subjects.providers.make(_number(core, space), name, _models(core, space))
 
 
 def remove_provider(core: "Core", space: SpaceSubject, name: str, caller: Caller) -> None:
     """``rmdir``: without models."""
     check_space(space.access, caller.uid)
-    if name in _providers(core, space):
-        raise NotEmpty(f"provider {name!r} still has models")
-    core.subjects.providers.discard(_provider_key(core, space, name))
+    core.subjects.providers.remove(_number(core, space), name, _models(core, space))
+
+
+def _number(core: "Core", space: SpaceSubject) -> int:
+    return core.subjects.space_id(space.name)
+
+
+def _models(core: "Core", space: SpaceSubject) -> list[tuple[int, str]]:
+    return [(owner.id, owner.name) for owner in core.store.owners(space.name, "model")]
 
 
 def find_provider_model(core: "Core", subject: ProviderSubject, name: str, _uid: int) -> int | None:
-    space = _space_of(subject)
-    if not is_model_directory_name(name):
-        return None
-    return _owner_id(core, space, "model", f"{subject.provider}/{name.removesuffix('.d')}")
+    return _owner_id(core, _space_of(subject), "model", f"{subject.provider}/{name.removesuffix('.d')}")
 
 
 def each_provider_model(core: "Core", subject: ProviderSubject, after: int, _uid: int) -> Iterable[Found]:
     prefix = f"{subject.provider}/"
-    owners = core.store.owners(_space_of(subject).name, "model")
+    owners = _owners(core, _space_of(subject), "model")
     return [
         Found(o.id, f"{o.name.removeprefix(prefix)}.d", o.id)
         for o in owners
@@ -220,22 +203,14 @@ def _make_owner(core: "Core", space: SpaceSubject, kind: OwnerKind, name: str, c
     return core.store.add_owner(space.name, kind, name, uid, space.access.gid).id
 
 
+def _owners(core: "Core", space: SpaceSubject, kind: OwnerKind) -> list[Owner]:
+    """By id, as listings go on."""
+    return sorted(core.store.owners(space.name, kind), key=lambda owner: owner.id)
+
+
 def _owner_id(core: "Core", space: SpaceSubject, kind: OwnerKind, name: str) -> int | None:
     owner = core.store.owner(space.name, kind, name)
     return None if owner is None else owner.id
-
-
-def _providers(core: "Core", space: SpaceSubject) -> dict[str, int]:
-    """Providers of stored models, each with the lowest id of a model of it."""
-    found: dict[str, int] = {}
-    for owner in sorted(core.store.owners(space.name, "model"), key=lambda owner: owner.id):
-        if "/" in owner.name:
-            found.setdefault(owner.name.split("/")[0], owner.id)
-    return found
-
-
-def _provider_key(core: "Core", space: SpaceSubject, name: str) -> tuple[str, int, str]:
-    return ("provider", core.subjects.space_id(space.name), name)
 
 
 def _space_of(subject: ProviderSubject) -> SpaceSubject:

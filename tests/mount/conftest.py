@@ -1,5 +1,6 @@
-"""Fixtures of the mount's tests: Alice's home on a fresh mount, or a session of one's own on the module's mount."""
+"""Fixtures of the mount's tests: a home, an agent or a session, on the module's mount or one of the test's own."""
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,10 +10,19 @@ from tests.mount.acting import new_session
 from tests.mount.scenery import Home
 from tests.mounting import RunningMount, running_mount
 
+_agents = itertools.count(1)
+
 
 @pytest.fixture
-def home(mount: RunningMount) -> Home:
-    return Home(mount)
+def fresh_home(mount: RunningMount) -> Home:
+    """Alice's home with an agent ``coder``, on a mount of the test's own."""
+    return Home(mount, "coder")
+
+
+@pytest.fixture
+def home(module_mount: RunningMount) -> Home:
+    """Alice's home with an agent of the test's own, on the module's mount."""
+    return Home(module_mount, f"coder{next(_agents)}")
 
 
 @pytest.fixture(scope="module")

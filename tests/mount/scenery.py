@@ -48,12 +48,12 @@ def put(path: Path, text: str) -> None:
 
 
 class Home:
-    """Alice's home on a mount, with an agent ``coder`` that she made."""
+    """Alice's home on a mount, with an agent that she made."""
 
-    def __init__(self, mount: RunningMount) -> None:
+    def __init__(self, mount: RunningMount, agent: str) -> None:
         self.mount = mount
         self.path = mount.path / f"home/{ALICE.uid}"
-        self.agent = self.path / "agent/coder"
+        self.agent = self.path / "agent" / agent
         self.sessions = self.agent / "session"
         self.index = self.sessions / "index"
         self.archive = self.path / "archived_sessions"
@@ -65,8 +65,9 @@ class Home:
         ALICE.does(path.mkdir)
         return path
 
-    def archived(self, name: str, directory: str = "coder") -> Path:
+    def archived(self, name: str) -> Path:
         """Archives a session, making the directory where it is missing."""
-        ALICE.does((self.archive / directory).mkdir, parents=True, exist_ok=True)
-        ALICE.does((self.sessions / name).rename, self.archive / directory / name)
-        return self.archive / directory / name
+        directory = self.archive / self.agent.name
+        ALICE.does(directory.mkdir, exist_ok=True)
+        ALICE.does((self.sessions / name).rename, directory / name)
+        return directory / name
