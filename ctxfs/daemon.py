@@ -112,7 +112,7 @@ class Daemon:
         async with trio.open_nursery() as nursery:
             listener = control_server.listen(self.files.socket)
             nursery.start_soon(control_server.serve, listener, self._handlers())
-            nursery.start_soon(self._signals)
+            await nursery.start(self._signals)
             nursery.start_soon(self._watch_fuse)
             nursery.start_soon(self._maintain)
             ready()
@@ -139,8 +139,9 @@ class Daemon:
 
         return {"status": status, "sync": sync, "stop": stop}
 
-    async def _signals(self) -> None:
+    async def _signals(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGUSR1) as signals:
+            task_status.started()
             async for number in signals:
                 if number == signal.SIGUSR1:
                     log_stacks()
