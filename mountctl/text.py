@@ -55,12 +55,11 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def bytes_text(count: int) -> str:
     """A size for people: ``812 B``, ``4.1 MiB``."""
-    value, unit = float(count), "B"
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):  # noqa: B007
-        if value < 1024:
-            break
-        value /= 1024
-    return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
+    if count < 1024:
+        return f"{count} B"
+    units = ("KiB", "MiB", "GiB", "TiB")
+    power = min((count.bit_length() - 1) // 10, len(units))
+    return f"{count / 1024**power:.1f} {units[power - 1]}"
 
 
 def duration_text(seconds: int) -> str:

@@ -1,0 +1,76 @@
+"""The configuration: file < user's file < environment < options; unknown keys name their line (spec 4.6)."""
+
+from pathlib import Path
+
+import pytest
+
+from ctxfs import config
+from ctxfs.config import ConfigError, load
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """The system's file and the user's, neither of which is there yet; ``XDG_CONFIG_HOME`` is ``tmp_path``."""
+    monkeypatch.setattr(config, "SYSTEM_FILE", tmp_path / "system.toml")
+    (tmp_path / "ctxfs").mkdir()
+    return tmp_path / "system.toml", tmp_path / "ctxfs/config.toml"
+
+
+def environment_of(files: tuple[Path, Path], **more: str) -> dict[str, str]:
+    return {"XDG_CONFIG_HOME": str(files[0].parent), "HOME": "/home/u", **more}
+
+
+def test_each_source_overrides_the_ones_before_it(files: tuple[Path, Path]) -> None:
+    system, user = files
+    environment = environment_of(files)
+    seen = [load({}, environment).values["store"].origin]
+    system.write_text('store = "/a"\n')
+    seen.append(load({}, environment).values["store"].origin)
+    user.write_text('\n# mine\nstore = "/b"\n')
+    seen.append(load({}, environment).values["store"].origin)
+    environment["CTXFS_STORE"] = "/c"
+    seen.append(load({}, environment).values["store"].origin)
+    found = load({"store": "/d"}, environment)
+    assert [*seen, found.values["store"].origin] == [
+        "default",
+        f"{system}:1",
+        f"{user}:3",
+        "environment CTXFS_STORE",
+        "option",
+    ]
+    assert found.store == Path("/d")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "word"),
+    [
+        ("storre = '/x'\n", 1, "storre"),
+        ("# a\n\nstore = '/x'\numount_timeout = 'soon'\n", 4, "umount_timeout"),
+        ("store = 5\n", 1, "store"),
+        ("log_level = 'loud'\n", 1, "log_level"),
+        ("\n[limits]\nx = 1\n", 2, "limits"),
+        ("umount_timeout = -1\n", 1, "umount_timeout"),
+        ("umount_timeout = true\n", 1, "umount_timeout"),
+    ],
+)
+def test_a_mistake_names_file_line_and_key(files: tuple[Path, Path], text: str, line: int, word: str) -> None:
+    files[1].write_text(text)
+    with pytest.raises(ConfigError, match=rf"{files[1]}:{line}: .*{word}"):
+        load({}, environment_of(files))
+
+
+def test_broken_toml_names_file_and_line(files: tuple[Path, Path]) -> None:
+    files[0].write_text("store = '/x'\nformat = \n")
+    with pytest.raises(ConfigError, match=rf"{files[0]}.*line 2"):
+        load({}, environment_of(files))
+
+
+def test_a_misspelt_variable_is_an_error_not_the_default(files: tuple[Path, Path]) -> None:
+    with pytest.raises(ConfigError, match="environment CTXFS_STROE"):
+        load({}, environment_of(files, CTXFS_STROE="/x"))
+
+
+def test_every_setting_has_a_default_and_says_what_it_is_for(files: tuple[Path, Path]) -> None:
+    rows = list(config.rows(load({}, environment_of(files))))
+    assert len(rows) == len(config.SETTINGS)
+    assert all(origin == "default" and text for _, _, origin, text in rows)

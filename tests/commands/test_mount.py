@@ -1,0 +1,211 @@
+"""``mountctl mount``: returns when the mount answers, or says why not and has changed nothing (spec 4.6)."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ctxfs import mounts, probe
+from ctxfs.runtime import RuntimeFiles
+from tests.commands.conftest import Place
+from tests.commands.stealing import steal_fuse_descriptor
+from tests.mounting import PROJECT, wait_until
+
+
+def everything_below(base: Path) -> set[str]:
+    """Every path below a directory, mounts not entered; runtime files left out."""
+    return {
+        os.path.join(directory, name)
+        for directory, directories, names in os.walk(base)
+        for name in (*directories, *names)
+        if not f"{directory}/".startswith(f"{base}/run/") and name != "run"
+    }
+
+
+def mounts_below(base: Path) -> list[mounts.Mount]:
+    return [mount for mount in mounts.mounts() if mount.mountpoint.startswith(f"{base}/")]
+
+
+def test_the_mount_answers_when_mount_returns(place: Place) -> None:
+    assert place.mount() == (0, "", "")
+    assert "home" in os.listdir(place.mountpoint)
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_what_it_makes_has_the_same_modes_under_every_umask(place: Place, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        assert place.mount().code == 0
+        assert place.umount().code == 0
+    finally:
+        os.umask(before)
+    modes = {path: (place.base / path).stat().st_mode & 0o777 for path in ("ctx", "store", "store/ctxfs.db", "run")}
+    assert modes == {"ctx": 0o755, "store": 0o700, "store/ctxfs.db": 0o600, "run": 0o755}
+
+
+def test_sockets_and_log_are_root_s_alone(place: Place) -> None:
+    place.mount()
+    files = RuntimeFiles(place.runtime, str(place.mountpoint))
+    assert [path.stat().st_mode & 0o777 for path in (files.socket, files.log, files.lock)] == [0o600] * 3
+
+
+def parent_missing(place: Place) -> None:
+    place.mountpoint = place.base / "no/such"
+
+
+def mountpoint_is_a_file(place: Place) -> None:
+    place.mountpoint.write_text("x")
+
+
+def mountpoint_not_empty(place: Place) -> None:
+    place.mountpoint.mkdir()
+    (place.mountpoint / "x").touch()
+
+
+def already_mounted(place: Place) -> None:
+    place.mount()
+    place.store = place.base / "other"
+
+
+def store_in_use(place: Place) -> None:
+    assert place.mount().code == 0
+    place.mountpoint = place.base / "second"
+
+
+def store_corrupt(place: Place) -> None:
+    place.store.mkdir()
+    (place.store / "ctxfs.db").write_bytes(b"this is no database, whatever its name says" * 100)
+
+
+def store_read_only(place: Place) -> None:
+    place.store.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", place.store], check=True)
+
+
+def store_is_jsonl(place: Place) -> None:
+    (place.store / "home").mkdir(parents=True)
+
+
+def store_is_something_else(place: Place) -> None:
+    place.store.mkdir()
+    (place.store / "important.txt").touch()
+
+
+@pytest.mark.parametrize(
+    ("arrange", "code", "words", "options"),
+    [
+        (parent_missing, 3, "make its parent first", ()),
+        (mountpoint_is_a_file, 3, "not a directory", ()),
+        (mountpoint_not_empty, 4, "not empty", ()),
+        (already_mounted, 5, "already mounted", ()),
+        (store_in_use, 7, "", ()),
+        (store_corrupt, 8, "", ()),
+        (store_read_only, 9, "", ()),
+        (store_is_jsonl, 10, "jsonl store", ("--format", "sqlite")),
+        (store_is_something_else, 10, "not a ctxfs store", ()),
+        (lambda place: None, 2, "nofial", ("-o", "nofial")),
+        (lambda place: None, 2, "--hlep", ("--hlep",)),
+    ],
+)
+def test_a_refusal_has_its_code_says_why_and_changes_nothing(
+    place: Place, arrange: Callable[[Place], None], code: int, words: str, options: tuple[str, ...]
+) -> None:
+    arrange(place)
+    before = everything_below(place.base), mounts_below(place.base)
+    ran = place.mount(*options)
+    assert (ran.code, ran.out) == (code, "")
+    assert ran.err.startswith("mountctl: ") and words in ran.err
+    assert (everything_below(place.base), mounts_below(place.base)) == before
+
+
+def test_a_store_below_its_mountpoint_is_refused(place: Place) -> None:
+    place.store = place.mountpoint / "store"
+    assert place.mount().code == 1
+    assert everything_below(place.base) == set()
+
+
+def test_after_kill_9_mounting_again_works_without_help(place: Place) -> None:
+    place.mount()
+    os.kill(place.daemon(), signal.SIGKILL)
+    wait_until(lambda: place.mountctl("status").code == 69, "the death of the daemon")
+    assert place.mount() == (0, "", "")
+    assert "home" in os.listdir(place.mountpoint)
+    assert len([mount for mount in mounts.mounts() if mount.mountpoint == str(place.mountpoint)]) == 1
+
+
+def test_a_dead_daemon_s_connection_that_somebody_holds_open_is_aborted(place: Place) -> None:
+    """Every look at such a mount hangs; nothing that mount does may look."""
+    place.mount()
+    daemon = place.daemon()
+    held = steal_fuse_descriptor(daemon)
+    try:
+        os.kill(daemon, signal.SIGKILL)
+        wait_until(lambda: not Path(f"/proc/{daemon}/cwd").exists(), "the death of the daemon")
+        assert place.mount().code == 0
+        assert place.daemon() != daemon
+    finally:
+        os.close(held)
+
+
+@pytest.fixture
+def foreign_dead_mount(place: Place) -> Iterator[mounts.Mount]:
+    """A dead FUSE mount that no ctxfs made."""
+    place.mountpoint.mkdir()
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tests.commands.foreign_mount", place.mountpoint], cwd=PROJECT, stdout=subprocess.PIPE
+    )
+    assert server.stdout is not None
+    assert server.stdout.readline() == b"mounted\n"
+    server.kill()
+    server.wait()
+    server.stdout.close()
+    mount = place.mounted()
+    assert mount is not None
+    yield mount
+    probe.umount(str(place.mountpoint), probe.MNT_DETACH)
+
+
+def test_a_foreign_dead_mount_is_never_touched(place: Place, foreign_dead_mount: mounts.Mount) -> None:
+    assert place.mount().code == 6
+    assert place.umount().code == 69
+    assert place.mounted() == foreign_dead_mount
+
+
+def test_the_mountpoint_may_be_a_symlink(place: Place) -> None:
+    place.mountpoint.mkdir()
+    link = place.base / "link"
+    link.symlink_to("ctx")
+    assert place.mountctl("mount", str(link), "--store", str(place.store)).code == 0
+    assert place.mounted() is not None
+    assert place.mountctl("umount", str(link)).code == 0
+
+
+def test_in_the_foreground_it_serves_until_it_is_told_to_stop(place: Place) -> None:
+    command = [sys.executable, "-m", "mountctl.main", "mount", str(place.mountpoint), "--store", str(place.store), "-f"]
+    with subprocess.Popen(command, cwd=PROJECT, env=place.environment, stderr=subprocess.PIPE, text=True) as server:
+        wait_until(RuntimeFiles(place.runtime, str(place.mountpoint)).socket.exists, "the mount")
+        assert "home" in os.listdir(place.mountpoint)
+        server.terminate()
+        _, log = server.communicate(timeout=20)
+    assert (server.returncode, place.mounted()) == (0, None)
+    assert [line.split(": ", 1)[1].split(" ")[0] for line in log.splitlines()] == ["mounted", "stopping", "unmounted"]
+
+
+def test_a_signal_logs_what_every_thread_does_and_nothing_ends(place: Place) -> None:
+    place.mount()
+    os.kill(place.daemon(), signal.SIGUSR1)
+    log = RuntimeFiles(place.runtime, str(place.mountpoint)).log
+    wait_until(lambda: log.read_text().count("stack of thread") >= 2, "the stacks in the log")
+    assert place.mountctl("status").code == 0
+
+
+def test_read_ahead_is_raised(place: Place) -> None:
+    place.mount()
+    mount = place.mounted()
+    assert mount is not None
+    major, minor = mount.device
+    assert Path(f"/sys/class/bdi/{major}:{minor}/read_ahead_kb").read_text() == f"{mounts.READ_AHEAD_KB}\n"

@@ -1,0 +1,151 @@
+"""``mountctl umount``: success means unmounted and the daemon gone; it never hangs (spec 4.6; field reports 30, 32)."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.commands.conftest import Place
+from tests.commands.stealing import steal_fuse_descriptor
+from tests.mounting import wait_until
+
+HOLD = {
+    "cwd": "import os; os.chdir(sys.argv[1])",
+    "fd": "file = open(sys.argv[1] + '/status')",
+    "map": "import mmap; file = open(sys.argv[1] + '/status'); it = mmap.mmap(file.fileno(), 0, prot=1); file.close()",
+    "root": "import os; os.chroot(sys.argv[1])",
+}
+
+
+@contextmanager
+def holder(how: str, mountpoint: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that keeps the mount busy in one way."""
+    program = f"import sys; {HOLD[how]}; sys.stdout.write('x'); sys.stdout.flush(); sys.stdin.read()"
+    command = [sys.executable, "-S", "-c", program, str(mountpoint)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(1) == b"x"
+        yield process
+        process.kill()
+
+
+def is_gone(pid: int) -> bool:
+    return (
+        not Path(f"/proc/{pid}").exists() or Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    )
+
+
+def stop(pid: int) -> None:
+    """SIGSTOP, and waits until it has stopped."""
+    os.kill(pid, signal.SIGSTOP)
+    stat = Path(f"/proc/{pid}/stat")
+    wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "the stop")
+
+
+def test_success_means_unmounted_and_the_daemon_gone_and_mounting_again_works_at_once(place: Place) -> None:
+    place.mount()
+    daemon = place.daemon()
+    assert place.umount() == (0, "", "")
+    assert (place.mounted(), is_gone(daemon)) == (None, True)
+    assert place.mount().code == 0
+
+
+@pytest.mark.parametrize("how", HOLD)
+def test_a_busy_mount_names_its_holder_and_goes_on_working(place: Place, how: str) -> None:
+    place.mount()
+    with holder(how, place.mountpoint) as process:
+        ran = place.umount()
+        assert ran.code == 69
+        assert f"pid {process.pid} (python" in ran.err and f"): {how}" in ran.err
+        assert "home" in os.listdir(place.mountpoint)
+
+
+@pytest.mark.parametrize("how", HOLD)
+def test_lazily_it_ends_although_the_mount_is_in_use(place: Place, how: str) -> None:
+    place.mount()
+    daemon = place.daemon()
+    with holder(how, place.mountpoint):
+        assert place.umount("--lazy", "--timeout", "0") == (0, "", "")
+        assert (place.mounted(), is_gone(daemon)) == (None, True)
+        assert place.mount().code == 0
+
+
+def test_a_lazy_umount_lets_users_finish(place: Place) -> None:
+    place.mount()
+    with (place.mountpoint / "status").open("rb") as file:
+        umount = subprocess.Popen(
+            [sys.executable, "-m", "mountctl.main", "umount", str(place.mountpoint), "--lazy", "--timeout", "20"],
+            env=place.environment,
+        )
+        wait_until(lambda: place.mounted() is None, "the unmount")
+        assert b"state=ok" in file.read()
+    assert umount.wait(20) == 0
+
+
+def test_a_stopped_daemon_is_named_and_left_alone(place: Place) -> None:
+    place.mount()
+    daemon = place.daemon()
+    stop(daemon)
+    ran = place.umount()
+    os.kill(daemon, signal.SIGCONT)
+    assert ran.code == 69 and f"kill -CONT {daemon}" in ran.err
+    assert "home" in os.listdir(place.mountpoint)
+
+
+def test_a_stopped_daemon_cannot_keep_a_lazy_umount(place: Place) -> None:
+    place.mount()
+    daemon = place.daemon()
+    stop(daemon)
+    assert place.umount("--lazy", "--timeout", "0").code == 0
+    assert (place.mounted(), is_gone(daemon)) == (None, True)
+
+
+def test_a_dead_mount_is_cleaned_away(place: Place) -> None:
+    place.mount()
+    os.kill(place.daemon(), signal.SIGKILL)
+    assert place.umount() == (0, "", "")
+    assert place.mounted() is None
+
+
+def test_a_dead_mount_whose_connection_somebody_holds_is_cleaned_away(place: Place) -> None:
+    place.mount()
+    daemon = place.daemon()
+    held = steal_fuse_descriptor(daemon)
+    try:
+        os.kill(daemon, signal.SIGKILL)
+        wait_until(lambda: is_gone(daemon), "the death of the daemon")
+        assert place.umount() == (0, "", "")
+        assert place.mounted() is None
+    finally:
+        os.close(held)
+
+
+def test_what_is_not_mounted_cannot_be_unmounted(place: Place) -> None:
+    ran = place.umount()
+    assert ran.code == 1 and "is not mounted" in ran.err
+
+
+def test_another_file_system_is_left_alone(place: Place) -> None:
+    place.mountpoint.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place.mountpoint], check=True)
+    ran = place.umount()
+    assert ran.code == 69 and "tmpfs" in ran.err
+    assert place.mounted() is not None
+
+
+def test_what_was_written_is_there_after_umount(place: Place) -> None:
+    place.mount()
+    session = place.mountpoint / "home/0/agent/a/session/s"
+    (place.mountpoint / "home/0/agent/a").mkdir()
+    session.mkdir()
+    line = '{"role":"user","content":"kept"}\n'
+    with (session / "messages.jsonl").open("a") as file:
+        file.write(line)
+    place.umount()
+    place.mount()
+    assert (session / "messages.jsonl").read_text() == line
