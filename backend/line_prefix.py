@@ -175,6 +175,8 @@ class LinePrefix:
 
     def feed(self, piece: bytes) -> None:
         """Takes more of the line, or raises ``InvalidValue`` or ``LineTooLong``; after that, drop this object."""
+        if not piece:
+            return
         start = len(self._raw)
         if start + len(piece) > MAX_LINE:
             raise LineTooLong("a line has more than 1 MiB: split the content over several lines")

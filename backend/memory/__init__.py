@@ -83,6 +83,7 @@ class MemoryStore(Archive, Definitions, LogContract):
         removed = Removed(False)
         if row.archive is not None:
             self._archived[row.archive].pop(session)
+            del self._archived_ids[row.archive, row.name]
             self._touch_directory(row.archive)
         elif row.owner is not None:
             removed = self._unlist(row.owner, row)

@@ -19,6 +19,7 @@ class Archive(Mappings):
         super().__init__(clock)
         self._sessions: dict[int, Session] = {}
         self._archived: defaultdict[int, Rows[Session]] = defaultdict(Rows)
+        self._archived_ids: dict[tuple[int, str], int] = {}
 
     def archive_directory(self, space: str, parent: int | None, name: str) -> ArchiveDirectory | None:
         return next((row for row in self.archive_directories(space, parent) if row.name == name), None)
@@ -61,11 +62,13 @@ class Archive(Mappings):
         removed = self._unlist(owner.id, row)
         self._sessions[session] = msgspec.structs.replace(row, archive=directory)
         self._archived[directory].put(self._sessions[session])
+        self._archived_ids[directory, row.name] = session
         self._touch_directory(directory)
         return removed
 
     def archived_session(self, directory: int, name: str) -> Session | None:
-        return next((row for row in self._archived[directory] if row.name == name), None)
+        id = self._archived_ids.get((directory, name))
+        return None if id is None else self._sessions[id]
 
     def archived_sessions(self, directory: int, after: int = 0, limit: int = 1000) -> Sequence[Session]:
         return self._archived[directory].page(after, limit)

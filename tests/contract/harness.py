@@ -5,13 +5,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pytest
 import trio
 
 from backend.entries import FORMAT_VERSION, SessionHeader
 from backend.errors import CtxError
+from backend.jsonl import JsonlStore
 from backend.lines import parse_line
 from backend.memory import MemoryStore
+from backend.sqlite import SqliteStore
 from backend.store import Append, Appended, ArchiveDirectory, Line, Owner, Session, Store
 
 T = TypeVar("T")
@@ -53,12 +54,12 @@ class Harness:
         self.owner = self.store.add_owner("home/1000", "agent", "coder", 1000, 1000)
 
     def _open(self) -> Store:
-        if self.kind == "memory":
-            return MemoryStore(self.clock)
-        module = pytest.importorskip(f"backend.{self.kind}", exc_type=ImportError)
-        constructor = getattr(module, f"{self.kind.title()}Store", None) or pytest.skip(f"no {self.kind} store yet")
-        store: Store = wait(constructor.open, self._directory / self.kind, clock=self.clock)
-        return store
+        match self.kind:
+            case "sqlite":
+                return wait(SqliteStore.open, self._directory / "store", clock=self.clock)
+            case "jsonl":
+                return wait(JsonlStore.open, self._directory / "tree", clock=self.clock)
+        return MemoryStore(self.clock)
 
     def reopen(self) -> None:
         """Closes the store and opens it again, as after a restart."""

@@ -1,5 +1,8 @@
 """What a durable store still says after it was closed and opened again."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 from backend.entries import NewMark, NewMessage
 from backend.lines import meta_line, state_line
 from tests.contract.harness import Harness, cd, header, say, wait
@@ -97,7 +100,20 @@ def test_a_child_outlives_its_parent_and_a_restart(durable: Harness) -> None:
     assert durable.stream(child, "messages") == say("a").raw + b"\n" + say("c").raw + b"\n"
 
 
-def test_sync_returns(durable: Harness) -> None:
-    durable.append(durable.session("one"), say("a"))
-    durable.store.sync()
-    durable.store.sync()
+def test_sync_runs_in_another_thread_while_appends_go_on(durable: Harness) -> None:
+    session = durable.session("one")
+    done = threading.Event()
+
+    def sync() -> None:
+        while not done.is_set():
+            durable.store.sync()
+
+    with ThreadPoolExecutor(2) as pool:
+        syncing = [pool.submit(sync) for _ in range(2)]
+        try:
+            for n in range(100):
+                durable.append(session, say(str(n)), expected_n=n)
+        finally:
+            done.set()
+    assert [future.result() for future in syncing] == [None, None]
+    assert durable.now(session).n == 100

@@ -46,6 +46,18 @@ def test_a_name_and_an_id_are_given_once(at: Harness) -> None:
     assert at.store.sessions(at.owner.id) == before
 
 
+def test_nothing_is_made_below_what_is_not_there(at: Harness) -> None:
+    for call in (
+        lambda: at.store.create_session(999_999, "one", 1000),
+        lambda: at.store.branch_session(999_999, 0, "one"),
+        lambda: at.store.set_current(999_999, "one"),
+        lambda: at.store.write_snapshot(999_999, "AGENTS.md", b"x"),
+        lambda: at.store.set_mapping(999_999, "by-hash", "k", "one"),
+    ):
+        with pytest.raises(Missing):
+            call()
+
+
 def test_an_appended_line_is_served_byte_for_byte(at: Harness) -> None:
     session = at.session("one")
     lines = [say("héllo"), event("delta", run="r", text="x"), say("日本", "assistant")]
