@@ -163,3 +163,20 @@ def test_a_chain_of_branches_is_read_to_its_root(at: Harness) -> None:
         session = at.store.branch_session(session.id, n, f"s{n}")
     assert at.stream(session, "messages") == raws([say(str(n)) for n in range(1, 40)])
     assert len(at.store.rows(session.id)) == 39
+
+
+def test_a_big_log_and_its_branch_are_read_in_any_range(at: Harness) -> None:
+    parent = at.session("parent")
+    sizes = [1, 900_000, 10, 70_000, 5, 5, 300_000, 1, 1_000_000, 20_000, 3] * 2
+    lines = [say(chr(ord("a") + n) * size) for n, size in enumerate(sizes)]
+    for start in range(0, len(lines), 3):
+        at.append(parent, *lines[start : start + 3])
+    child = at.store.branch_session(parent.id, 14, "child")
+    at.append(child, say("only the child"))
+    for session, expected_lines in ((parent, lines), (child, [*lines[:14], say("only the child")])):
+        whole = raws(expected_lines)
+        assert at.stream(session, "messages") == whole
+        for offset in range(0, len(whole), 333_333):
+            for size in (1, 4096, 131_072, 1 << 20):
+                assert at.store.read_stream(session.id, "messages", offset, size) == whole[offset : offset + size]
+        assert [row.raw for row in at.store.rows(session.id)] == [line.raw for line in expected_lines]

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -160,6 +161,20 @@ def test_impossible_bytes_fail_at_once(stream: Stream, raw: bytes, possible: int
         prefix.feed(raw[possible:])
     with pytest.raises(InvalidValue):
         fed(stream, raw)
+
+
+@given(st.sampled_from(VALID), st.integers(0, 200), st.integers(0, 255))
+def test_what_passes_is_cut_short_at_worst(valid: tuple[Stream, bytes], at: int, byte: int) -> None:
+    """A parser of whole documents finds nothing wrong with it either, but that it ends."""
+    stream, raw = valid
+    changed = raw[:at] + bytes([byte])
+    try:
+        fed(stream, changed)
+        msgspec.json.decode(changed)
+    except InvalidValue:
+        return
+    except msgspec.DecodeError as error:
+        assert "truncated" in str(error)
 
 
 @pytest.mark.parametrize("raw", JSON_REFUSED, ids=lambda raw: repr(raw[:60]))
