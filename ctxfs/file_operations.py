@@ -9,7 +9,6 @@ from pyfuse3 import EntryAttributes, FileInfo, FUSEError, RequestContext
 
 from ctxfs.attributes import fill_temporary
 from ctxfs.files.handles import Handle, Opening
-from ctxfs.files.snapshots import put_snapshot
 from ctxfs.files.temporaries import Temporary, TemporaryHandle
 from ctxfs.inodes import Kind, inode_of
 from ctxfs.name_operations import NameOperations, text_of
@@ -34,8 +33,6 @@ class TreeOperations(NameOperations):
             return self._open(entry, flags, ctx, inode_of(entry.node)), self._known(entry)
         if not entry.row.creatable:
             raise FUSEError(errno.EACCES)
-        if entry.row.removable:
-            put_snapshot(self._core, entry.node, b"")
         opened = self._open(entry, flags | os.O_RDWR, ctx, inode_of(entry.node))
         return opened, self._known(entry)
 
@@ -48,6 +45,8 @@ class TreeOperations(NameOperations):
             raise FUSEError(errno.EINVAL)
         parent = inode_of(directory.node)
         temporary = self._core.temporaries.find(parent, ctx.uid, name)
+        if temporary is not None and flags & os.O_EXCL:
+            raise FUSEError(errno.EEXIST)
         if temporary is None:
             temporary = self._core.temporaries.create(parent, ctx.uid, ctx.gid, name)
         temporary.lookups += 1
@@ -72,7 +71,8 @@ class TreeOperations(NameOperations):
         check_space(entry.access, ctx.uid)
         opening = Opening(self._core, self._content, inode, entry.node, ctx.uid, flags)
         if flags & os.O_ACCMODE == os.O_RDONLY and not flags & os.O_TRUNC:
-            return self._opened(Handle(opening), direct=False)
+            # Beside a writer, the kernel's cached size may be that of what is being written.
+            return self._opened(Handle(opening), direct=entry.node in self._core.pending)
         if entry.access.archived:
             raise FUSEError(errno.EROFS)
         if entry.row.open is None:

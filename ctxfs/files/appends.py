@@ -104,8 +104,6 @@ class LogWriter(Writer):
             self._replacement = Replacement(self.core.store, session, self._stream)
 
     async def flush(self) -> None:
-        if len(self._rest):
-            raise InvalidValue("the last line has no newline: not stored")
         if self._replacement is not None and self._replacement.written:
             await append_beyond(self.core, self._session, self._replacement.lines)
             self._replacement = None
@@ -113,6 +111,8 @@ class LogWriter(Writer):
             self.unsynced = True
             self.hold(0)
         await self.synced()
+        if len(self._rest):
+            raise InvalidValue("the last line has no newline: not stored")
 
     def release(self) -> None:
         if len(self._rest):

@@ -63,7 +63,8 @@ class Handle:
         """Each ``close`` of a copy of the descriptor."""
 
     async def fsync(self) -> None:
-        await self.flush()
+        """Also of a reader: what anybody appended is on disk when it returns."""
+        await self.core.commits.sync()
 
     def release(self) -> None:
         """The last copy is closed."""
@@ -86,6 +87,10 @@ class Writer(Handle):
         self.core.budget.resize(self.uid, self._held, size)
         self._held = size
 
+    async def fsync(self) -> None:
+        self.unsynced = True
+        await self.flush()
+
     async def synced(self) -> None:
         """Waits until what this handle appended is on disk."""
         if self.unsynced:
@@ -94,4 +99,18 @@ class Writer(Handle):
 
     def release(self) -> None:
         self.hold(0)
+        super().release()
+
+
+class MakingWriter(Writer):
+    """A writer of a file that need not be there yet: while it is open, its name leads to an empty file."""
+
+    def __init__(self, opening: Opening) -> None:
+        super().__init__(opening)
+        self.core.pending[self.node] += 1
+
+    def release(self) -> None:
+        self.core.pending[self.node] -= 1
+        if not self.core.pending[self.node]:
+            del self.core.pending[self.node]
         super().release()

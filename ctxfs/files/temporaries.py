@@ -56,9 +56,12 @@ class Temporaries:
     def find(self, directory: int, uid: int, name: str) -> Temporary | None:
         """The temporary of that name, for its own uid only."""
         temporary = self._named.get((directory, uid, name))
-        if temporary is not None and self._expired(temporary):
+        if temporary is None:
+            return None
+        if self._expired(temporary):
             self._unname(temporary)
             return None
+        self.touch(temporary)
         return temporary
 
     def get(self, number: int) -> Temporary:
@@ -70,9 +73,7 @@ class Temporaries:
 
     def create(self, directory: int, uid: int, gid: int, name: str) -> Temporary:
         self._expire()
-        if name.isdigit():
-            # vim probes with such a name and, refused, writes in place.
-            raise FUSEError(errno.EACCES)
+        _refuse_probe(name)
         self._last += 1
         now = self._clock()
         temporary = Temporary(self._last, uid, gid, (directory, uid, name), now, now)
@@ -95,6 +96,7 @@ class Temporaries:
 
     def rename(self, temporary: Temporary, name: str) -> None:
         """To another temporary name in the same directory, replacing what is there."""
+        _refuse_probe(name)
         assert temporary.key is not None
         directory, uid, _ = temporary.key
         other = self._named.get((directory, uid, name))
@@ -131,6 +133,12 @@ class Temporaries:
     def _expire(self) -> None:
         for temporary in [each for each in self._named.values() if self._expired(each)]:
             self._unname(temporary)
+
+
+def _refuse_probe(name: str) -> None:
+    """vim probes with such a name and, refused, writes in place."""
+    if name.isascii() and name.isdigit():
+        raise FUSEError(errno.EACCES)
 
 
 class TemporaryHandle(Handle):

@@ -6,24 +6,24 @@ A ``Value`` is the rule of one kind of file: how much it takes, when what was wr
 import dataclasses
 import errno
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from pyfuse3 import FUSEError
 
-from backend.errors import InvalidValue, Missing, ValueTooBig
+from backend.errors import CtxError, InvalidValue, Missing, ValueTooBig
+from backend.line_rules import MAX_META
 from backend.lines import cwd_line, meta_line, parse_cwd, parse_state, state_line, validate_meta
 from backend.names import is_session_name
-from backend.store import Line
-from ctxfs.files.appends import append_lines, writable_session
-from ctxfs.files.handles import Opening, Writer
+from backend.store import Line, Session
+from ctxfs.files.appends import append_beyond
+from ctxfs.files.handles import MakingWriter, Opening
 from ctxfs.inodes import Kind, Node, inode_of
 
 if TYPE_CHECKING:
     from ctxfs.core import Core
 
-MAX_VALUE = 4097
-MAX_META = 64 << 10
+MAX_VALUE = 4096
 
 
 def ends_in_newline(content: bytes) -> bool:
@@ -44,14 +44,28 @@ def parses_as_json(content: bytes) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Value:
-    """``put`` takes (core, id of the subject, whole content, opener's uid) and stores the value, or raises."""
+    """``store`` takes (core, id of the subject, whole content, opener's uid) and stores the value, or raises.
+
+    ``limit`` counts its bytes without the newline; a longer one is refused by ``too_long``.
+    """
 
     limit: int
-    put: Callable[["Core", int, bytes, int], Awaitable[None]]
+    store: Callable[["Core", int, bytes, int], Awaitable[None]]
     whole: Callable[[bytes], bool] = ends_in_newline
+    too_long: type[CtxError] = InvalidValue
+
+    def check_length(self, content: bytes) -> None:
+        """Of a whole value, or of what was written of it so far."""
+        if len(content) - content.endswith(b"\n") > self.limit:
+            raise self.too_long(f"a value here has at most {self.limit} bytes")
+
+    async def put(self, core: "Core", number: int, content: bytes, uid: int) -> None:
+        """Stores the value, or refuses it."""
+        self.check_length(content)
+        await self.store(core, number, content, uid)
 
 
-class ValueWriter(Writer):
+class ValueWriter(MakingWriter):
     """A handle on a value. Bytes come in order from offset 0, up to one whole value."""
 
     def __init__(self, opening: Opening, value: Value) -> None:
@@ -60,28 +74,26 @@ class ValueWriter(Writer):
         self._append = opening.appends
         self._written = b""
         self._taken = False
-        self.core.pending[self.node] += 1
 
     async def write(self, offset: int, data: bytes) -> int:
         if self._taken or (not self._append and offset != len(self._written)):
             raise InvalidValue("one value, written from the start, is all this file takes")
-        content = self._written + data
-        if len(content) > self._value.limit:
+        try:
+            await self._extend(self._written + data)
+        except Exception:
             self._forget()
-            raise ValueTooBig(f"a value here has at most {self._value.limit} bytes")
+            raise
+        return len(data)
+
+    async def _extend(self, content: bytes) -> None:
+        self._value.check_length(content)
         self.hold(len(content))
         self._written = content
         if self._value.whole(content):
             await self._take()
-        return len(data)
 
     async def _take(self) -> None:
-        content = self._written
-        try:
-            await self._value.put(self.core, self.node.id, content, self.uid)
-        except Exception:
-            self._forget()
-            raise
+        await self._value.put(self.core, self.node.id, self._written, self.uid)
         self.unsynced = self._taken = True
 
     def _forget(self) -> None:
@@ -97,21 +109,22 @@ class ValueWriter(Writer):
 
     async def flush(self) -> None:
         if self._written and not self._taken:
-            await self._take()
+            try:
+                await self._take()
+            except Exception:
+                self._forget()
+                raise
         await self.synced()
 
-    def release(self) -> None:
-        self.core.pending[self.node] -= 1
-        if not self.core.pending[self.node]:
-            del self.core.pending[self.node]
-        super().release()
 
+async def _append_event(core: "Core", number: int, line_of: Callable[[Session], Line | None]) -> None:
+    """Appends what ``line_of`` makes of the session as it is when the line becomes its next entry, if anything."""
 
-async def _append_event(core: "Core", number: int, line_of: Callable[[Any], Line | None]) -> None:
-    session = writable_session(core, number)
-    line = line_of(session)
-    if line is not None:
-        await append_lines(core, session, [line])
+    def lines(session: Session) -> list[Line]:
+        line = line_of(session)
+        return [] if line is None else [line]
+
+    await append_beyond(core, number, lines)
 
 
 async def put_state(core: "Core", number: int, content: bytes, _uid: int) -> None:
@@ -121,14 +134,14 @@ async def put_state(core: "Core", number: int, content: bytes, _uid: int) -> Non
 
 
 async def put_cwd(core: "Core", number: int, content: bytes, _uid: int) -> None:
-    """Writing the cwd it has records nothing, unless it never recorded one."""
+    """Records a change of ``cwd``; the one it has records nothing."""
     cwd = parse_cwd(content)
-    await _append_event(core, number, lambda s: None if s.cwd == cwd and s.cwd_seq else cwd_line(cwd))
+    await _append_event(core, number, lambda s: None if s.cwd == cwd else cwd_line(cwd))
 
 
 async def put_meta(core: "Core", number: int, content: bytes, _uid: int) -> None:
     """Records a change of ``meta.json``; the object it has records nothing."""
-    meta = validate_meta(content, core.subjects.session(number).session.scope)
+    meta = validate_meta(content.removesuffix(b"\n"), core.subjects.session(number).session.scope)
     line = meta_line(meta)
     await _append_event(core, number, lambda s: None if s.meta == line.meta else line)
 
@@ -162,8 +175,8 @@ def _session_name(content: bytes) -> str:
     return name
 
 
-STATE = Value(64, put_state)
+STATE = Value(MAX_VALUE, put_state)
 CWD = Value(MAX_VALUE, put_cwd)
-META = Value(MAX_META, put_meta, parses_as_json)
-CURRENT = Value(65, put_current)
-KEY = Value(65, put_key)
+META = Value(MAX_META, put_meta, parses_as_json, ValueTooBig)
+CURRENT = Value(MAX_VALUE, put_current)
+KEY = Value(MAX_VALUE, put_key)
