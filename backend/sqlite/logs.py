@@ -19,6 +19,8 @@ SWEEP_BYTES = 1 << 20
 """What one step of ``sweep`` removes at most, so that no transaction of it takes long (but always a row)."""
 
 
+RECENT_BYTES = 4 << 20
+_WORTH_KEEPING = 32 << 10
 _REMEMBERED = 4096
 _BLOBS = "entries, messages, events"
 _VALUES_N = "latest_n, state_n, cwd_n, meta_n"
@@ -65,12 +67,49 @@ class Base(NamedTuple):
     end: Checkpoint
 
 
+class Piece(NamedTuple):
+    """The bytes of one row; those of a log never change."""
+
+    log: int
+    stream: Stream
+    start: int
+    data: bytes
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.data)
+
+    def cut(self, low: int, high: int) -> bytes:
+        """What of it is between two offsets."""
+        return self.data[max(low - self.start, 0) : high - self.start]
+
+
+class Recent:
+    """Rows that were read in part, for the reads that go on where those ended: some, of ``RECENT_BYTES`` in all."""
+
+    def __init__(self) -> None:
+        self._pieces: list[Piece] = []
+
+    def find(self, log: int, stream: Stream, offset: int) -> Piece | None:
+        for piece in self._pieces:
+            if piece.log == log and piece.stream == stream and piece.start <= offset < piece.end:
+                return piece
+        return None
+
+    def add(self, piece: Piece) -> None:
+        """Adds a row; a single one may be bigger than all may be together."""
+        self._pieces.append(piece)
+        while len(self._pieces) > 1 and sum(len(held.data) for held in self._pieces) > RECENT_BYTES:
+            del self._pieces[0]
+
+
 class Logs:
     """The logs of one database. What it remembers never changes, except by ``forget``."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._bases: dict[int, Base] = {}
+        self._recent = Recent()
 
     def forget(self) -> None:
         self._bases.clear()
@@ -160,9 +199,20 @@ class Logs:
         """The bytes of a stream, which must hold them."""
         pieces: list[bytes] = []
         for owner, low, high in self._spans(log, stream, start, end):
-            for at, data in self._database.all(_BYTES[stream], owner, owner, low, high):
-                pieces.append(data[max(low - at, 0) : high - at])
-        return b"".join(pieces) if len(pieces) != 1 else pieces[0]
+            pieces += self._read_own(owner, stream, low, high)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _read_own(self, log: int, stream: Stream, low: int, high: int) -> Iterator[bytes]:
+        while low < high and (piece := self._recent.find(log, stream, low)):
+            yield piece.cut(low, high)
+            low = piece.end
+        if low >= high:
+            return
+        for at, data in self._database.all(_BYTES[stream], log, log, low, high):
+            piece = Piece(log, stream, at, data)
+            yield piece.cut(low, high)
+            if piece.end > high and len(data) >= _WORTH_KEEPING:
+                self._recent.add(piece)
 
     def rows(self, log: int, start: int, end: int) -> Iterator[Row]:
         """The entries from ``start`` up to ``end``, which must exist."""

@@ -109,15 +109,16 @@ def join(parts: Sequence[Part]) -> Part:
 
 def after(begin: Checkpoint, part: Part) -> Checkpoint:
     """The checkpoint behind ``part``, which begins at ``begin``."""
-    n, messages, events, latest, state, cwd, meta = begin
-    for n, flags in enumerate(part.entries[_FLAGS_AT::RECORD_SIZE], n):  # noqa: B020
+    first, messages, events, latest, state, cwd, meta = begin
+    for n, flags in enumerate(part.entries[_FLAGS_AT::RECORD_SIZE], first):
         if flags & _SETS:
             latest = n if flags & _LATEST else latest
             state = n if flags & _STATE else state
             cwd = n if flags & _CWD else cwd
             meta = n if flags & _META else meta
-    end = begin.n + part.length
-    return Checkpoint(end, messages + len(part.messages), events + len(part.events), latest, state, cwd, meta)
+    return Checkpoint(
+        first + part.length, messages + len(part.messages), events + len(part.events), latest, state, cwd, meta
+    )
 
 
 def prefix(part: Part, count: int) -> Part:
