@@ -41,13 +41,21 @@ class Commits:
             return False
         queue, self._queue = self._queue, []
         for (_, future), result in zip(queue, self._append([append for append, _ in queue]), strict=True):
+            self._answer(future, result)
+        return True
+
+    def _answer(self, future: Future[Appended], result: Appended | Exception) -> None:
+        # The loop calls this, so what is raised here would end the mount for everybody: the writer gets it.
+        try:
             if isinstance(result, Appended):
                 self._health.recovered()
                 self._published(result)
-                future.set(result)
-            else:
-                future.fail(result)
-        return True
+        except Exception as error:
+            result = error
+        if isinstance(result, Appended):
+            future.set(result)
+        else:
+            future.fail(result)
 
     def _append(self, batch: Sequence[Append]) -> Sequence[Appended | Exception]:
         # A handler waits for each result, so what the store raises is theirs, never the loop's end.

@@ -71,6 +71,10 @@ class Kind(enum.IntEnum):
     TEMPORARY = 48
 
 
+# Kinds whose ids are numbers of ``Interned``.
+INTERNED = frozenset((Kind.MODEL_PROVIDER, Kind.SPACE_PROVIDER, Kind.CWD_KEY, Kind.HASH_KEY, Kind.UUID_KEY))
+
+
 class Node(NamedTuple):
     """A file of the tree: its kind, and the id of its subject."""
 

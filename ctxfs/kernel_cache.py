@@ -95,7 +95,7 @@ class KernelCache:
         if change.keys_new or change.keys_gone:
             self.attributes_changed(inode_of(Node(Kind.BY_CWD, session.owner)))
         for key in change.keys_gone:
-            self.entry_changed(inode_of(Node(Kind.BY_CWD, session.owner)), key)
+            self._key_gone(session.owner, "by-cwd", key)
 
     def removed(self, owner: int, session: int, change: Removed) -> None:
         """A session was archived or deleted: its row, its modes and its owner's index changed."""
@@ -104,7 +104,7 @@ class KernelCache:
             self.attributes_changed(inode_of(Node(kind, session)))
         self.owner_changed(owner)
         for index, key in change.keys_gone:
-            self.entry_changed(inode_of(Node(KEY_DIRECTORIES[index], owner)), key)
+            self._key_gone(owner, index, key)
         for index, key in change.keys_changed:
             self.key_changed(owner, index, key)
 
@@ -117,6 +117,11 @@ class KernelCache:
         number = self._subjects.interned.known(("key", owner, index, key))
         if number is not None:
             self.attributes_changed(inode_of(Node(KEY_FILES[index], number)))
+
+    def _key_gone(self, owner: int, index: IndexKind, key: str) -> None:
+        # Its attributes as well: until its name is taken from the kernel, whoever asks is told the truth.
+        self.key_changed(owner, index, key)
+        self.entry_changed(inode_of(Node(KEY_DIRECTORIES[index], owner)), key)
 
     def _grown(self, inode: int) -> None:
         self.attributes_changed(inode)
@@ -141,9 +146,9 @@ class Watcher:
         self._handle: pyfuse3.PollHandle | None = None
 
     def ask(self, handle: pyfuse3.PollHandle | None) -> bool:
-        """Whether the file grew since the last call; ``handle`` is woken when it grows next."""
+        """Whether the file grew since the last call; ``handle`` (None: nobody waits) is woken when it grows next."""
         grew, self._grew = self._grew, False
-        self._handle = handle
+        self._handle = handle or self._handle
         return grew
 
     def wake(self) -> None:

@@ -21,14 +21,13 @@ from ctxfs.files.directories import Caller
 from ctxfs.files.handles import Handle
 from ctxfs.files.passthrough_inodes import DISK_TAG
 from ctxfs.files.snapshots import MAX_SNAPSHOT, put_snapshot
-from ctxfs.inodes import Kind, Node, inode_of, node_of
+from ctxfs.inodes import INTERNED, Kind, Node, inode_of, node_of
 from ctxfs.patterns import FOUND
 from ctxfs.privacy import check_admin, check_space
 from ctxfs.renames import Renames
 from ctxfs.tree import Entry, Tree
 
 NOW_NS = 2 * 10**9
-_INTERNED = (Kind.MODEL_PROVIDER, Kind.SPACE_PROVIDER, Kind.CWD_KEY, Kind.HASH_KEY, Kind.UUID_KEY)
 _STATVFS = ("f_bsize", "f_frsize", "f_blocks", "f_bfree", "f_bavail", "f_files", "f_ffree", "f_favail")
 
 
@@ -69,7 +68,7 @@ class NameOperations:
 
     def _known(self, entry: Entry) -> EntryAttributes:
         """Attributes of an entry that the kernel will remember."""
-        if entry.node.kind in _INTERNED:
+        if entry.node.kind in INTERNED:
             self._core.subjects.interned.remember(entry.node.id)
         return fill(self._core, self._content, entry, EntryAttributes())
 
@@ -84,13 +83,14 @@ class NameOperations:
             self._forget(node_of(inode), count)
 
     def _forget(self, node: Node, count: int) -> None:
-        if node.kind in _INTERNED:
+        if node.kind in INTERNED:
             self._core.subjects.interned.forget(node.id, count)
         elif node.kind is Kind.TEMPORARY:
             temporary = self._core.temporaries.get(node.id)
             temporary.lookups -= count
             if temporary.lookups <= 0 and temporary.target is not None:
                 self._core.kernel.unalias(inode_of(node), inode_of(temporary.target))
+                self._forget(temporary.target, 1)
             self._core.temporaries.settle(temporary)
 
     async def getattr(self, inode: int, ctx: RequestContext) -> EntryAttributes:
@@ -116,7 +116,9 @@ class NameOperations:
                 self._core.temporaries.resize(self._core.temporaries.get(node.id), attr.st_size)
             return self._attributes(inode)
         entry = self._tree.entry(node)
-        check_space(entry.access, ctx.uid)
+        if fh is None:
+            # Through a descriptor the rights are those of its opener.
+            check_space(entry.access, ctx.uid)
         self._set_owner_and_mode(entry, attr, fields, ctx)
         self._set_times(entry, attr, fields)
         if fields.update_size:
@@ -138,6 +140,13 @@ class NameOperations:
         self._core.store.change_space(entry.subject.name, uid, gid, mode)
         self._core.subjects.forget_places()
         self._core.disk.change_root(f"{entry.subject.name}/data", uid, gid, mode)
+        self._attributes_changed_below(entry)
+
+    def _attributes_changed_below(self, directory: Entry) -> None:
+        for _, _, child in self._tree.children(directory, 0, 0):
+            self._core.kernel.attributes_changed(inode_of(child.node))
+            if child.row.is_directory:
+                self._attributes_changed_below(child)
 
     def _set_times(self, entry: Entry, attr: EntryAttributes, fields: SetattrFields) -> None:
         """ "Now" is accepted without effect (touch); another time is refused."""
@@ -200,15 +209,16 @@ class NameOperations:
             fill(self._core, self._content, entry, attributes)
             if not pyfuse3.readdir_reply(token, name.encode(), attributes, offset):
                 return
-            if entry.node.kind in _INTERNED:
+            if entry.node.kind in INTERNED:
                 self._core.subjects.interned.remember(entry.node.id)
         self._list_roots(directory, start_id, token)
 
     def _list_roots(self, directory: Entry, start: int, token: pyfuse3.ReaddirToken) -> None:
         """Ordinary directories come last."""
         for offset, (name, key) in enumerate(self._tree.roots(directory).items(), DISK_TAG):
-            if offset > start and self._core.disk.has_root(key):
-                self._core.disk.list_root(key, name.encode(), offset, token)
+            wanted = offset > start and self._core.disk.has_root(key)
+            if wanted and not self._core.disk.list_root(key, name.encode(), offset, token):
+                return
 
     async def releasedir(self, fh: int) -> None:
         del self._directories[fh]

@@ -1,9 +1,13 @@
 """Names → files: what follows from the table of ``ctxfs.table`` over one mount's core. Reads only."""
 
+import errno
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ctxfs.inodes import Node
+from pyfuse3 import FUSEError
+
+from backend.errors import Missing
+from ctxfs.inodes import INTERNED, Node
 from ctxfs.patterns import FOUND, NAMED
 from ctxfs.privacy import Access
 from ctxfs.rows import Pattern, Row
@@ -38,9 +42,15 @@ class Tree:
         self._core = core
 
     def entry(self, node: Node) -> Entry:
-        """The entry of a node that the kernel knows (``Missing`` once its subject is gone)."""
+        """The entry of a node that the kernel knows.
+
+        ``ESTALE`` once its subject is gone: the kernel then looks the name up again, which may lead elsewhere by now.
+        """
         row = TABLE[node.kind]
-        return Entry(node, row, row.load(self._core.subjects, node.id))
+        try:
+            return Entry(node, row, row.load(self._core.subjects, node.id))
+        except Missing:
+            raise FUSEError(errno.ESTALE) from None
 
     def present(self, entry: Entry) -> bool:
         """Whether the name leads anywhere now, or a writer is about to make it."""
@@ -61,7 +71,11 @@ class Tree:
     def lookup(self, directory: Entry, name: str, uid: int) -> Entry | None:
         """What is there under that name."""
         entry = self.named(directory, name, uid)
-        return entry if entry is not None and self.present(entry) else None
+        if entry is None or self.present(entry):
+            return entry
+        if entry.node.kind in INTERNED:
+            self._core.subjects.interned.forget(entry.node.id, 0)
+        return None
 
     def children(self, directory: Entry, start: int, uid: int) -> Iterator[tuple[int, str, Entry]]:
         """Entries after offset ``start``: (offset to go on from, name, entry). Offsets are stable, never positions."""

@@ -50,8 +50,8 @@ def each_shared(core: "Core", _: Nothing, after: int, _uid: int) -> Iterable[Fou
 def make_shared(core: "Core", _: Nothing, name: str, caller: Caller) -> int:
     """``mkdir shared/<name>`` by an admin: root's, 2770, until it is given to a group."""
     check_admin(core.mounter, caller.uid)
-    core.store.add_space(f"shared/{name}", core.mounter, caller.gid, 0o2770)
     core.disk.make_root(f"shared/{name}/data", core.mounter, caller.gid, 0o2770)
+    core.store.add_space(f"shared/{name}", core.mounter, caller.gid, 0o2770)
     return core.subjects.space_id(f"shared/{name}")
 
 
@@ -74,10 +74,11 @@ def shared_roots(subject: SpaceSubject) -> dict[str, str]:
 
 def agent_roots(subject: OwnerSubject) -> dict[str, str]:
     """Ordinary directories of a private agent: name → their key on disk; shared agents have none."""
-    if subject.access.shared:
-        return {}
-    place = f"{subject.owner.space}/agent/{subject.owner.name}"
-    return {name: f"{place}/{name}" for name in AGENT_DIRECTORIES}
+    return {} if subject.access.shared else _root_keys(subject.owner.space, subject.owner.name)
+
+
+def _root_keys(space: str, agent: str) -> dict[str, str]:
+    return {name: f"{space}/agent/{agent}/{name}" for name in AGENT_DIRECTORIES}
 
 
 def find_agent(core: "Core", space: SpaceSubject, name: str, _uid: int) -> int | None:
@@ -90,11 +91,12 @@ def each_agent(core: "Core", space: SpaceSubject, after: int, _uid: int) -> Iter
 
 def make_agent(core: "Core", space: SpaceSubject, name: str, caller: Caller) -> int:
     """``mkdir agent/<agent>`` brings session/ and, in a home, the ordinary directories (spec 1.2)."""
-    number = _make_owner(core, space, "agent", name, caller)
-    subject = core.subjects.owner(number)
-    for key in agent_roots(subject).values():
-        core.disk.make_root(key, subject.access.uid, subject.access.gid, 0o700)
-    return number
+    check_space(space.access, caller.uid)
+    if not space.access.shared:
+        # First, and they may be there already: an agent must not be without them, whenever the disk is full.
+        for key in _root_keys(space.name, name).values():
+            core.disk.make_root(key, space.access.uid, space.access.gid, 0o700)
+    return _make_owner(core, space, "agent", name, caller)
 
 
 def remove_agent(core: "Core", space: SpaceSubject, name: str, caller: Caller) -> None:
