@@ -1,6 +1,8 @@
 """What tests of the mount are written with: lines for logs, and the usual places in a home."""
 
 import json
+import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,16 @@ def put(path: Path, text: str) -> None:
     """A value written over the one that is there, as ``echo text > path`` does."""
     with path.open("wb", buffering=0) as file:
         file.write(f"{text}\n".encode())
+
+
+def listing(path: Path) -> set[str]:
+    return set(os.listdir(path))
+
+
+def described(path: Path) -> tuple[str, tuple[int, int]]:
+    """Type and mode as ``ls -l`` shows them, and owner and group."""
+    status = path.lstat()
+    return stat.filemode(status.st_mode), (status.st_uid, status.st_gid)
 
 
 class Home:

@@ -9,23 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.mount.scenery import Home, append, event, line, put, said
+from tests.mount.scenery import Home, append, described, event, line, listing, put, said
 from tests.people import ALICE, BOB, ROOT, outcome
 
 UUID = "0f1e2d3c-4b5a-4697-8877-665544332211"
 META = re.escape('{"client":"ctx","scope":"private"}')
 ALICES = (ALICE.uid, ALICE.gid)
 ROOTS = (0, 0)
-
-
-def listing(path: Path) -> set[str]:
-    return set(os.listdir(path))
-
-
-def described(path: Path) -> tuple[str, tuple[int, int]]:
-    """Type and mode as ``ls -l`` shows them, and owner and group."""
-    status = path.lstat()
-    return stat.filemode(status.st_mode), (status.st_uid, status.st_gid)
 
 
 @pytest.fixture
