@@ -234,13 +234,13 @@ class NameOperations:
             return self._make_root(root, directory, mode)
         if self._tree.lookup(directory, text, ctx.uid) is not None:
             raise FUSEError(errno.EEXIST)
-        patterns = FOUND[directory.node.kind]
+        patterns = [pattern for pattern in FOUND[directory.node.kind] if pattern.make is not None]
         for pattern in patterns:
             if pattern.make is not None and pattern.fits(text):
                 number = pattern.make(self._core, directory.subject, text, Caller(ctx.uid, ctx.gid))
                 self._core.kernel.attributes_changed(parent_inode)
                 return self._known(self._tree.entry(Node(pattern.kind, number)))
-        raise FUSEError(errno.EINVAL if patterns and not any(p.fits(text) for p in patterns) else errno.EPERM)
+        raise FUSEError(errno.EINVAL if patterns else errno.EPERM)
 
     def _make_root(self, key: str, directory: Entry, mode: int) -> EntryAttributes:
         """An ordinary directory that its owner had removed."""

@@ -8,7 +8,7 @@ from pyfuse3 import RENAME_EXCHANGE, RENAME_NOREPLACE, FUSEError
 from backend.errors import Exists, Missing
 from ctxfs.files import sessions
 from ctxfs.files.temporaries import Temporary
-from ctxfs.inodes import Kind, inode_of
+from ctxfs.inodes import INTERNED, Kind, inode_of
 from ctxfs.tree import Entry, Tree
 
 if TYPE_CHECKING:
@@ -59,6 +59,15 @@ class Renames:
     async def _replace(self, temporary: Temporary, target: Entry) -> None:
         if target.row.accept is None:
             raise FUSEError(errno.EISDIR if target.row.is_directory else errno.EACCES)
-        await target.row.accept(self._core, target.node, bytes(temporary.content), temporary.uid)
+        interned = self._core.subjects.interned
+        try:
+            await target.row.accept(self._core, target.node, bytes(temporary.content), temporary.uid)
+        except Exception:
+            if target.node.kind in INTERNED:
+                interned.forget(target.node.id, 0)
+            raise
+        if target.node.kind in INTERNED:
+            # The alias counts as one lookup: its target's number must live as long.
+            interned.remember(target.node.id)
         self._core.kernel.alias(inode_of(temporary.node), inode_of(target.node))
         self._core.temporaries.become(temporary, target.node)
