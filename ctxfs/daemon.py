@@ -77,6 +77,7 @@ class Daemon:
             raise StoreFailed(f"{self.plan.mountpoint} is not mounted, although mounting it succeeded")
         self.mount = mount
         undo.callback(self._unmount)
+        os.statvfs(self.plan.mountpoint)  # releases the GIL; answered only after FUSE's INIT, which resets read-ahead
         if owner is None:
             mounts.set_read_ahead(mount.device)
         self.files.write_state(self._state())
@@ -110,9 +111,9 @@ class Daemon:
     async def run(self, ready: Callable[[], None]) -> None:
         """Serves until it is unmounted, told to stop, or signalled; ``ready`` is called once everything answers."""
         async with trio.open_nursery() as nursery:
+            await nursery.start(self._signals)
             listener = control_server.listen(self.files.socket)
             nursery.start_soon(control_server.serve, listener, self._handlers())
-            await nursery.start(self._signals)
             nursery.start_soon(self._watch_fuse)
             nursery.start_soon(self._maintain)
             ready()

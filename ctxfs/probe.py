@@ -9,13 +9,17 @@ import contextlib
 import ctypes
 import errno
 import os
+import select
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 
 TIMEOUT_S = 2.0
+START_TIMEOUT_S = 20.0
 MNT_DETACH = 2
 
+_KILL_TIMEOUT_S = 0.5
 _UMOUNT_NOFOLLOW = 8
 _MS_PRIVATE_REC = (1 << 18) | (1 << 14)
 _CLONE_NEWNS = 0x20000
@@ -64,18 +68,17 @@ def abort(minor: int, timeout_s: float = TIMEOUT_S) -> None:
 
 
 def _fusermount(path: str, options: list[str], timeout_s: float) -> None:
+    command = ["fusermount3", "-u", *options, "--", path]
+    environment = os.environ | {"LC_ALL": "C"}
     child = subprocess.Popen(
-        ["fusermount3", "-u", *options, "--", path],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"LC_ALL": "C"},
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
     )
-    _, message = _finish(child, path, timeout_s)
+    with _reaped(child, path):
+        assert child.stdout is not None
+        message = _read_line(child.stdout.fileno(), START_TIMEOUT_S + timeout_s)
     if child.returncode != 0:
-        number = errno.EBUSY if "busy" in message else errno.EPERM
-        raise OSError(number, message.strip() or os.strerror(number), path)
+        number = errno.EBUSY if b"busy" in message else errno.EPERM
+        raise OSError(number, os.fsdecode(message).strip() or os.strerror(number), path)
 
 
 def _call(name: str, *arguments: str, timeout_s: float) -> str:
@@ -84,11 +87,12 @@ def _call(name: str, *arguments: str, timeout_s: float) -> str:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        text=True,
-        errors="surrogateescape",
     )
-    answer, _ = _finish(child, arguments[0], timeout_s)
-    number, separator, value = answer.partition(" ")
+    with _reaped(child, arguments[0]):
+        assert child.stdout is not None
+        _read_line(child.stdout.fileno(), START_TIMEOUT_S)
+        answer = _read_line(child.stdout.fileno(), timeout_s)
+    number, separator, value = os.fsdecode(answer).partition(" ")
     if not separator:
         raise OSError(errno.EIO, f"the {name} call died", arguments[0])
     if number != "0":
@@ -96,14 +100,32 @@ def _call(name: str, *arguments: str, timeout_s: float) -> str:
     return value
 
 
-def _finish(child: subprocess.Popen[str], what: str, timeout_s: float) -> tuple[str, str]:
+def _read_line(descriptor: int, timeout_s: float) -> bytes:
+    """Bytes up to a NUL, or to the end of the pipe (``TimeoutError``)."""
+    line, deadline = b"", time.monotonic() + timeout_s
+    while not line.endswith(b"\0"):
+        if not select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            raise TimeoutError
+        if not (byte := os.read(descriptor, 1)):
+            break
+        line += byte
+    return line.removesuffix(b"\0")
+
+
+@contextlib.contextmanager
+def _reaped(child: subprocess.Popen[bytes], what: str) -> Iterator[None]:
+    """Ends a child that does not answer; one that cannot be killed is left behind."""
     try:
-        return child.communicate(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
+        yield
+        child.wait(_KILL_TIMEOUT_S)
+    except (TimeoutError, subprocess.TimeoutExpired):
         child.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            child.communicate(timeout=0.1)
+            child.wait(_KILL_TIMEOUT_S)
         raise HungError(errno.ETIMEDOUT, "no answer from the mount", what) from None
+    finally:
+        if child.stdout is not None:
+            child.stdout.close()
 
 
 def _check(result: int) -> None:
@@ -165,4 +187,5 @@ def _main() -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.buffer.write(os.fsencode(_main()))
+    os.write(1, b"\0")  # from here on the time counts: a busy machine is not a hung mount
+    os.write(1, os.fsencode(_main()) + b"\0")

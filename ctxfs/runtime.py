@@ -17,7 +17,7 @@ from backend.errors import CtxError
 
 Process = Literal["running", "stopped", "gone"]
 
-_START_TIME_FIELD = 19
+_THREADS_FIELD, _START_TIME_FIELD = 17, 19
 
 
 class AlreadyMounted(CtxError):
@@ -98,13 +98,18 @@ def start_time(pid: int) -> int:
 
 
 def process_of(state: DaemonState) -> Process:
-    """What has become of the daemon that wrote ``state``; a zombie is gone."""
+    """What has become of the daemon that wrote ``state``; a zombie is gone once all its threads are.
+
+    Until then it may still hold the store's lock and the FUSE connection.
+    """
     try:
         fields = _stat_fields(state.pid)
     except OSError:
         return "gone"
-    if int(fields[_START_TIME_FIELD]) != state.started or fields[0] in ("Z", "X"):
+    if int(fields[_START_TIME_FIELD]) != state.started:
         return "gone"
+    if fields[0] in ("Z", "X"):
+        return "running" if int(fields[_THREADS_FIELD]) > 1 else "gone"
     return "stopped" if fields[0] in ("T", "t") else "running"
 
 

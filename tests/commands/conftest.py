@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from ctxfs import mounts, probe
 from ctxfs.health import examine
-from tests.commands.running import Ran, mountctl
+from tests.commands.running import Ran, ctx, mountctl
 from tests.mounting import SCRATCH, wait_until
 
 
@@ -33,6 +34,9 @@ class Place:
     def mountctl(self, *arguments: str) -> Ran:
         return mountctl(*arguments, environment=self.environment)
 
+    def ctx(self, *arguments: str) -> Ran:
+        return ctx(*arguments, environment=self.environment)
+
     def mount(self, *options: str) -> Ran:
         """``mountctl mount`` of this place."""
         return self.mountctl("mount", str(self.mountpoint), "--store", str(self.store), *options)
@@ -51,6 +55,40 @@ class Place:
         assert state is not None
         return state.pid
 
+    def kill(self) -> int:
+        """kill -9 of the daemon; returns its pid when it is gone."""
+        daemon = self.daemon()
+        os.kill(daemon, signal.SIGKILL)
+        wait_until(lambda: is_gone(daemon), "the death of the daemon")
+        return daemon
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended with all its threads; one that nobody has waited for is gone too."""
+    return status_letter(pid) in ("", "Z") and threads(pid) <= 1
+
+
+def stop(pid: int) -> None:
+    """SIGSTOP, and waits until it has stopped."""
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: status_letter(pid) == "T", "the stop")
+
+
+def threads(pid: int) -> int:
+    """How many threads a process has."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/task"))
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+
+
+def status_letter(pid: int) -> str:
+    """A process's state as in proc(5), empty where there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
 
 @pytest.fixture
 def place(fuse_device: None) -> Iterator[Place]:
@@ -65,10 +103,12 @@ def place(fuse_device: None) -> Iterator[Place]:
 
 def _end(mount: mounts.Mount, runtime: Path) -> None:
     daemon = examine(mount, runtime).daemon if mount.fstype == mounts.FSTYPE else None
-    with contextlib.suppress(OSError):
-        if daemon is not None:
-            os.kill(daemon.pid, 9)
-        if mount.fstype.startswith("fuse"):
+    if daemon is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(daemon.pid, signal.SIGKILL)
+    if mount.fstype.startswith("fuse"):
+        with contextlib.suppress(OSError):
             probe.abort(mount.device[1])
-    probe.umount(mount.mountpoint, probe.MNT_DETACH)
+    with contextlib.suppress(OSError):
+        probe.umount(mount.mountpoint, probe.MNT_DETACH)
     wait_until(lambda: not mounts.is_mounted(mount), "the unmount")

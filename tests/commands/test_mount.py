@@ -130,8 +130,7 @@ def test_a_store_below_its_mountpoint_is_refused(place: Place) -> None:
 
 def test_after_kill_9_mounting_again_works_without_help(place: Place) -> None:
     place.mount()
-    os.kill(place.daemon(), signal.SIGKILL)
-    wait_until(lambda: place.mountctl("status").code == 69, "the death of the daemon")
+    place.kill()
     assert place.mount() == (0, "", "")
     assert "home" in os.listdir(place.mountpoint)
     assert len([mount for mount in mounts.mounts() if mount.mountpoint == str(place.mountpoint)]) == 1
@@ -140,11 +139,9 @@ def test_after_kill_9_mounting_again_works_without_help(place: Place) -> None:
 def test_a_dead_daemon_s_connection_that_somebody_holds_open_is_aborted(place: Place) -> None:
     """Every look at such a mount hangs; nothing that mount does may look."""
     place.mount()
-    daemon = place.daemon()
-    held = steal_fuse_descriptor(daemon)
+    held = steal_fuse_descriptor(place.daemon())
     try:
-        os.kill(daemon, signal.SIGKILL)
-        wait_until(lambda: not Path(f"/proc/{daemon}/cwd").exists(), "the death of the daemon")
+        daemon = place.kill()
         assert place.mount().code == 0
         assert place.daemon() != daemon
     finally:
@@ -200,7 +197,7 @@ def test_a_signal_logs_what_every_thread_does_and_nothing_ends(place: Place) -> 
     os.kill(place.daemon(), signal.SIGUSR1)
     log = RuntimeFiles(place.runtime, str(place.mountpoint)).log
     wait_until(lambda: log.read_text().count("stack of thread") >= 2, "the stacks in the log")
-    assert place.mountctl("status").code == 0
+    assert "home" in os.listdir(place.mountpoint)
 
 
 def test_read_ahead_is_raised(place: Place) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.conftest import Place
+from tests.commands.conftest import Place, is_gone, stop
 from tests.commands.stealing import steal_fuse_descriptor
 from tests.mounting import wait_until
 
@@ -32,19 +32,6 @@ def holder(how: str, mountpoint: Path) -> Iterator[subprocess.Popen[bytes]]:
         assert process.stdout.read(1) == b"x"
         yield process
         process.kill()
-
-
-def is_gone(pid: int) -> bool:
-    return (
-        not Path(f"/proc/{pid}").exists() or Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    )
-
-
-def stop(pid: int) -> None:
-    """SIGSTOP, and waits until it has stopped."""
-    os.kill(pid, signal.SIGSTOP)
-    stat = Path(f"/proc/{pid}/stat")
-    wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "the stop")
 
 
 def test_success_means_unmounted_and_the_daemon_gone_and_mounting_again_works_at_once(place: Place) -> None:
@@ -107,18 +94,16 @@ def test_a_stopped_daemon_cannot_keep_a_lazy_umount(place: Place) -> None:
 
 def test_a_dead_mount_is_cleaned_away(place: Place) -> None:
     place.mount()
-    os.kill(place.daemon(), signal.SIGKILL)
+    place.kill()
     assert place.umount() == (0, "", "")
     assert place.mounted() is None
 
 
 def test_a_dead_mount_whose_connection_somebody_holds_is_cleaned_away(place: Place) -> None:
     place.mount()
-    daemon = place.daemon()
-    held = steal_fuse_descriptor(daemon)
+    held = steal_fuse_descriptor(place.daemon())
     try:
-        os.kill(daemon, signal.SIGKILL)
-        wait_until(lambda: is_gone(daemon), "the death of the daemon")
+        place.kill()
         assert place.umount() == (0, "", "")
         assert place.mounted() is None
     finally:
