@@ -25,9 +25,9 @@ from pathlib import Path
 import pyfuse3
 from pyfuse3 import EntryAttributes, FileInfo, ReaddirToken, RequestContext, SetattrFields, StatvfsData
 
-from ctxfs.files.passthrough_calls import RENAME_EXCHANGE, RENAME_NOREPLACE, set_times
+from ctxfs.files.passthrough_calls import RENAME_EXCHANGE, RENAME_NOREPLACE, DirectoryEntry, set_times
 from ctxfs.files.passthrough_directory import DirectoryStream
-from ctxfs.files.passthrough_inodes import DISK_TAG, Inode
+from ctxfs.files.passthrough_inodes import DISK_TAG, Inode, Listed
 from ctxfs.files.passthrough_roots import Roots
 from ctxfs.files.passthrough_tree import DiskTree, leaf, through
 
@@ -320,17 +320,17 @@ class DiskOperations:
         stream.seek(start_id)
         entry = EntryAttributes()
         while (next_entry := stream.peek()) is not None:
-            name, position = next_entry
-            inode = self._list(stream, name, entry)
+            inode = self._list(stream, next_entry, entry)
             if inode is not None:
-                if not pyfuse3.readdir_reply(token, name, entry, position):
+                if not pyfuse3.readdir_reply(token, next_entry.name, entry, next_entry.position):
                     self._tree.forget(inode, 0)
                     return
-                inode.lookups += name not in _DOTS
+                inode.lookups += next_entry.name not in _DOTS
             stream.advance()
 
-    def _list(self, stream: DirectoryStream, name: bytes, entry: EntryAttributes) -> Inode | None:
+    def _list(self, stream: DirectoryStream, listed: DirectoryEntry, entry: EntryAttributes) -> Inode | None:
         """Fills ``entry`` for a name of a listing; None if the name is gone."""
+        name = listed.name
         if name in _DOTS:
             # The kernel takes number and type of these, and neither attributes nor a lookup.
             above = stream.inode.parent if name == b".." else None
@@ -341,8 +341,18 @@ class DiskOperations:
             attributes = os.stat(name, dir_fd=stream.fd, follow_symlinks=False)
         except FileNotFoundError:
             return None
+        except PermissionError:
+            return self._list_unseen(stream, listed, entry)
         inode = self._tree.table.learn(stream.inode, name, attributes)
         _fill(entry, inode, attributes)
+        return inode
+
+    def _list_unseen(self, stream: DirectoryStream, listed: DirectoryEntry, entry: EntryAttributes) -> Inode:
+        """A directory that its owner, whose daemon this is, may list but not search: names and kinds only."""
+        device, _ = stream.inode.identity
+        inode = self._tree.table.learn(stream.inode, listed.name, Listed(device, listed.inode, listed.kind))
+        entry.st_ino, entry.st_mode = inode.number, listed.kind
+        entry.entry_timeout = entry.attr_timeout = 0
         return inode
 
     async def releasedir(self, fh: int) -> None:

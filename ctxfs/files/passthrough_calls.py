@@ -25,6 +25,7 @@ RENAME_EXCHANGE = 2
 
 _DIRENT = struct.Struct("=QqHB")
 _DIRENT_BUFFER = 32768
+_KIND_SHIFT = 12
 
 
 class _OpenHow(ctypes.Structure):
@@ -82,9 +83,11 @@ def _timespec(time_ns: int | None) -> _Timespec:
 
 
 class DirectoryEntry(NamedTuple):
-    """A name in a directory and the position after it, which ``lseek`` of the directory takes."""
+    """A name in a directory, its inode number and kind (``S_IFMT``), and the position after it, for ``lseek``."""
 
     name: bytes
+    inode: int
+    kind: int
     position: int
 
 
@@ -100,7 +103,7 @@ def read_entries(directory: int) -> list[DirectoryEntry]:
 def _parse_entries(data: bytes) -> Iterator[DirectoryEntry]:
     at = 0
     while at < len(data):
-        _, position, length, _ = _DIRENT.unpack_from(data, at)
+        inode, position, length, kind = _DIRENT.unpack_from(data, at)
         start = at + _DIRENT.size
-        yield DirectoryEntry(data[start : data.index(b"\0", start)], position)
+        yield DirectoryEntry(data[start : data.index(b"\0", start)], inode, kind << _KIND_SHIFT, position)
         at += length

@@ -15,6 +15,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
+from typing import NamedTuple
 
 DISK_TAG = 1 << 62
 _SPARE_TAG = DISK_TAG | 1 << 61
@@ -22,7 +23,15 @@ _SPARE_TAG = DISK_TAG | 1 << 61
 Identity = tuple[int, int]
 
 
-def identity_of(attributes: os.stat_result) -> Identity:
+class Listed(NamedTuple):
+    """What a listing tells of a file that may not be looked at."""
+
+    st_dev: int
+    st_ino: int
+    st_mode: int
+
+
+def identity_of(attributes: os.stat_result | Listed) -> Identity:
     """What tells two files of the disk apart."""
     return attributes.st_dev, attributes.st_ino
 
@@ -36,7 +45,7 @@ class Inode:
 
     __slots__ = ("_other_names", "children", "fd", "identity", "kind", "lookups", "name", "number", "parent")
 
-    def __init__(self, number: int, attributes: os.stat_result) -> None:
+    def __init__(self, number: int, attributes: os.stat_result | Listed) -> None:
         self.number = number
         self.identity = identity_of(attributes)
         self.kind = stat.S_IFMT(attributes.st_mode)
@@ -108,12 +117,12 @@ class InodeTable:
         except KeyError:
             raise OSError(errno.ESTALE, f"inode {number} is unknown") from None
 
-    def known(self, attributes: os.stat_result) -> Inode | None:
+    def known(self, attributes: os.stat_result | Listed) -> Inode | None:
         """The inode with these attributes' identity, if the kernel was told of it."""
         inode = self._by_identity.get(identity_of(attributes))
         return inode if inode is not None and inode.kind == stat.S_IFMT(attributes.st_mode) else None
 
-    def learn(self, parent: Inode, name: bytes, attributes: os.stat_result) -> Inode:
+    def learn(self, parent: Inode, name: bytes, attributes: os.stat_result | Listed) -> Inode:
         """The inode that ``name`` in ``parent`` leads to, new if need be; the caller counts the lookup."""
         inode = self.known(attributes)
         if inode is None:
@@ -126,7 +135,7 @@ class InodeTable:
         inode.add_name(parent, name)
         return inode
 
-    def _free_number(self, attributes: os.stat_result) -> int:
+    def _free_number(self, attributes: os.stat_result | Listed) -> int:
         number = DISK_TAG | attributes.st_ino
         if attributes.st_dev == self._device and number < _SPARE_TAG and number not in self._by_number:
             return number

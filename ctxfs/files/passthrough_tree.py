@@ -49,6 +49,7 @@ class DiskTree:
     def __init__(self, base: Path) -> None:
         base.mkdir(mode=0o700, exist_ok=True)
         fd = os.open(base, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+        os.chmod(through(fd), 0o700)
         attributes = os.fstat(fd)
         self.table = InodeTable(attributes.st_dev)
         self.base = Inode(DISK_TAG | attributes.st_ino, attributes)

@@ -31,7 +31,7 @@ def give(name: str, owner: str, world: World, mode: int) -> None:
     """Makes a file or directory one's own, one's group's, or another's."""
     uid = world.uid if owner == "own" else world.other
     gid = {"own": world.uid, "group": MEMBER, "other": FOREIGN}[owner]
-    with world.acting(0):
+    with world.acting(world.uid if owner == "own" else 0):
         os.chown(name, uid, gid, follow_symlinks=False)
         os.chmod(name, mode)
 

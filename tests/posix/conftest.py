@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,8 +11,11 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.loop_disk import loop_disk
 from tests.posix.cases import OWNER
 from tests.posix.serve import KEY
+
+DISK_SIZE = 1 << 30
 
 
 class Place(NamedTuple):
@@ -23,31 +25,36 @@ class Place(NamedTuple):
     disk: Path
     mount: Path
     plain: Path
-    server: int
 
 
 @contextmanager
 def mounted(uid: int) -> Iterator[Place]:
-    # Not pytest's own: other users must get through to it.
-    with tempfile.TemporaryDirectory(prefix="ctxfs-posix-", dir="/var/tmp", ignore_cleanup_errors=True) as name:
-        top = Path(name)
-        top.chmod(0o755)
+    """A disk of its own, so that a busy machine's journal does not hold the table up."""
+    with loop_disk(DISK_SIZE) as loop:
+        top = loop.mountpoint
+        top.parent.chmod(0o755)
         for directory in ("store", "mount", "plain"):
             (top / directory).mkdir(mode=0o755)
             os.chown(top / directory, uid, uid)
         base = top / "store" / "disk"
-        command = [sys.executable, "-m", "tests.posix.serve", str(base), str(top / "mount"), str(uid)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
-            assert server.stdout is not None
-            assert server.stderr is not None
-            if server.stdout.readline() != "mounted\n":
-                raise RuntimeError(server.stderr.read())
-            try:
-                yield Place(base, base / KEY, top / "mount", top / "plain", server.pid)
-            finally:
-                subprocess.run(["umount", str(top / "mount")], check=True)
-                errors = server.stderr.read()
-        assert (server.returncode, errors) == (0, "")
+        with _served(base, top / "mount", uid):
+            yield Place(base, base / KEY, top / "mount", top / "plain")
+
+
+@contextmanager
+def _served(base: Path, mountpoint: Path, uid: int) -> Iterator[None]:
+    command = [sys.executable, "-m", "tests.posix.serve", str(base), str(mountpoint), str(uid)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        assert server.stderr is not None
+        if server.stdout.readline() != "mounted\n":
+            raise RuntimeError(server.stderr.read())
+        try:
+            yield
+        finally:
+            subprocess.run(["umount", str(mountpoint)], check=True)
+            errors = server.stderr.read()
+    assert (server.returncode, errors) == (0, "")
 
 
 def needs_root_and_fuse() -> None:
