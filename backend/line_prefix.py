@@ -127,22 +127,49 @@ def _context(value_end: str, *rules: _Rule) -> Mapping[str, _State]:
 
 
 # Per kind of container, the state that a byte leads to; states in angle brackets are actions of LinePrefix. Only the
-# line's own object acts on keys, colons and ends of values, so nested values cost little.
+# line's own object acts on keys, colons and ends of values; runs of nested values that are whole are skipped at once.
 _OUTSIDE = _table(("start", _BLANK, "start"), ("start", b"{", "<open>"), ("done", _BLANK, "done"))
 _LINE = _context("<value>", *_OBJECT_RULES, ("colon", b":", "<colon>"), *_delimiter_rules("after", "next key", b"}"))
 _OBJECT = _context(
     "after",
     *_OBJECT_RULES,
     ("colon", b":", "value"),
-    *(rule for state in ("after", *_WHOLE_NUMBERS) for rule in _delimiter_rules(state, "next key", b"}")),
+    *(rule for state in ("after", *_WHOLE_NUMBERS) for rule in _delimiter_rules(state, "<next>", b"}")),
 )
 _ARRAY = _context(
     "after",
     *_value_rules("first item"),
     ("first item", b"]", "<close>"),
-    *(rule for state in ("after", *_WHOLE_NUMBERS) for rule in _delimiter_rules(state, "value", b"]")),
+    *(rule for state in ("after", *_WHOLE_NUMBERS) for rule in _delimiter_rules(state, "<next>", b"]")),
 )
-_STRING_RUN = re.compile(rb'[^"\\\x00-\x1f]*')
+
+_SPACE = r"[ \t]*+"
+_ESCAPED = (
+    r'\\(?:["\\/bfnrt]|u(?:(?!0000|[dD][89a-fA-F])[0-9a-fA-F]{4}'
+    r"|[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))"
+)
+_TEXT = rf'(?:[^"\\\x00-\x1f]++|{_ESCAPED})*+'
+_NUMBER = r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+(?=[ \t,\]}])"
+
+
+def _listed(item: str) -> str:
+    return rf"{_SPACE}{item}(?:{_SPACE},{_SPACE}{item})*+"
+
+
+def _member(value: str) -> str:
+    return rf'"{_TEXT}"{_SPACE}:{_SPACE}{value}'
+
+
+def _nested(value: str) -> str:
+    """A value, or a container of such values."""
+    return rf"(?>{value}|\[(?:{_listed(value)})?+{_SPACE}\]|\{{(?:{_listed(_member(value))})?+{_SPACE}\}})"
+
+
+_SKIPPED_LEVELS = 2
+_VALUE = _nested(_nested(rf'(?>"{_TEXT}"|{_NUMBER}|true|false|null)'))
+_STRING_RUN = re.compile(_TEXT.encode())
+_ITEM_RUN = re.compile(_listed(_VALUE).encode())
+_MEMBER_RUN = re.compile(_listed(_member(_VALUE)).encode())
 
 
 class LinePrefix:
@@ -220,7 +247,17 @@ class LinePrefix:
         is_array = self._raw[position - 1] == ord("[")
         self._open.append(self._table)
         self._table = _ARRAY if is_array else _OBJECT if len(self._open) > 1 else _LINE
-        return self._table["first item" if is_array else "first key"], position
+        return self._skip_values(position, "first item" if is_array else "first key")
+
+    def _begin_next(self, position: int) -> tuple[_State, int]:
+        return self._skip_values(position, "value" if self._table is _ARRAY else "next key")
+
+    def _skip_values(self, position: int, otherwise: str) -> tuple[_State, int]:
+        """Past all that is whole of a nested container's values, or to the state ``otherwise`` if the first is not."""
+        run = None
+        if self._table is not _LINE and len(self._open) <= MAX_DEPTH - _SKIPPED_LEVELS:
+            run = (_ITEM_RUN if self._table is _ARRAY else _MEMBER_RUN).match(self._raw, position)
+        return (self._table[otherwise], position) if run is None else (self._table["after"], run.end())
 
     def _close_container(self, position: int) -> tuple[_State, int]:
         self._table = self._open.pop()
@@ -281,6 +318,7 @@ class LinePrefix:
 _ACTIONS: Mapping[str, Callable[[LinePrefix, int], tuple[_State, int]]] = {
     "<open>": LinePrefix._open_container,
     "<close>": LinePrefix._close_container,
+    "<next>": LinePrefix._begin_next,
     "<key>": LinePrefix._begin_key,
     "<string>": LinePrefix._skip_string,
     "<quote>": LinePrefix._end_string,
