@@ -163,18 +163,24 @@ def test_impossible_bytes_fail_at_once(stream: Stream, raw: bytes, possible: int
         fed(stream, raw)
 
 
+def ends_too_early(raw: bytes) -> bool:
+    """Whether a parser of whole documents finds nothing wrong but, at worst, that it ends."""
+    try:
+        msgspec.json.decode(raw)
+    except msgspec.DecodeError as error:
+        return "truncated" in str(error)
+    return True
+
+
 @given(st.sampled_from(VALID), st.integers(0, 200), st.integers(0, 255))
 def test_what_passes_is_cut_short_at_worst(valid: tuple[Stream, bytes], at: int, byte: int) -> None:
-    """A parser of whole documents finds nothing wrong with it either, but that it ends."""
     stream, raw = valid
     changed = raw[:at] + bytes([byte])
     try:
         fed(stream, changed)
-        msgspec.json.decode(changed)
     except InvalidValue:
         return
-    except msgspec.DecodeError as error:
-        assert "truncated" in str(error)
+    assert ends_too_early(changed) or ends_too_early(changed + b"0"), "a number may lack its digit"
 
 
 @pytest.mark.parametrize("raw", JSON_REFUSED, ids=lambda raw: repr(raw[:60]))
