@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ctxfs.runtime import RuntimeFiles
 from tests.commands.conftest import Place, is_gone, stop
 from tests.commands.stealing import steal_fuse_descriptor
 from tests.mounting import wait_until
@@ -134,3 +135,22 @@ def test_what_was_written_is_there_after_umount(place: Place) -> None:
     place.umount()
     place.mount()
     assert (session / "messages.jsonl").read_text() == line
+
+
+def test_a_plain_umount_ends_the_daemon_too(place: Place) -> None:
+    place.mount()
+    daemon = place.daemon()
+    subprocess.run(["umount", place.mountpoint], check=True)
+    wait_until(lambda: is_gone(daemon), "the end of the daemon")
+    assert place.mount().code == 0
+
+
+def test_a_daemon_that_is_told_to_stop_ends_although_the_mount_is_in_use(place: Place) -> None:
+    place.mount()
+    daemon = place.daemon()
+    with holder("cwd", place.mountpoint) as process:
+        os.kill(daemon, signal.SIGTERM)
+        wait_until(lambda: is_gone(daemon), "the end of the daemon")
+        log = RuntimeFiles(place.runtime, str(place.mountpoint)).log.read_text()
+    assert place.mounted() is None
+    assert f"still used by pid {process.pid} (python" in log

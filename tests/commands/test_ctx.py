@@ -1,0 +1,254 @@
+"""``ctx`` on a real mount: reading, making and selecting sessions (spec 4.1, 4.2)."""
+
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.commands.running import Ran, ctx
+from tests.mounting import PROJECT, RunningMount, running_mount
+
+ESC = "\x1b[2Jboo"
+
+
+class Agent:
+    """An agent of its own for each test, on a mount that they share."""
+
+    def __init__(self, mount: RunningMount, name: str) -> None:
+        self.mount = mount
+        self.name = name
+        self.directory = mount.path / f"home/{os.geteuid()}/agent/{name}/session"
+
+    def run(self, *arguments: str) -> Ran:
+        return ctx(*arguments, environment=self.mount.environment)
+
+    def new(self, *sessions: str) -> None:
+        for session in sessions:
+            assert self.run("agent", "session", "new", self.name, session).code == 0
+
+    def say(self, session: str, role: str, content: object, **more: object) -> str:
+        """Appends a message; its line."""
+        line = json.dumps({"role": role, "content": content, **more}) + "\n"
+        with (self.directory / session / "messages.jsonl").open("a") as file:
+            file.write(line)
+        return line
+
+
+@pytest.fixture(scope="module")
+def shared_mount(fuse_device: None) -> Iterator[RunningMount]:
+    with running_mount() as mount:
+        yield mount
+
+
+@pytest.fixture
+def agent(shared_mount: RunningMount, request: pytest.FixtureRequest) -> Agent:
+    return Agent(shared_mount, f"a{abs(hash(request.node.name)) % 10**8}")
+
+
+def test_a_new_session_is_there_and_its_place_is_printed(agent: Agent) -> None:
+    ran = agent.run("agent", "session", "new", agent.name, "first", "--cwd", "/srv/x")
+    assert ran == (0, f"{agent.directory}/first\n", "")
+    assert (agent.directory / "first/cwd").read_text() == "/srv/x\n"
+    assert (agent.directory / "index/current").read_text() == "first\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("session", "new", "AGENT", "taken"), 1),
+        (("session", "new", "AGENT", "a/b"), 2),
+        (("session", "new", "AGENT", ".."), 2),
+        (("session", "new", "AGENT", ""), 2),
+        (("session", "new", "AGENT", "index"), 2),
+        (("session", "new", "AGENT", "bad name"), 1),
+        (("session", "new", "AGENT", "x" * 65), 1),
+        (("session", "new", "AGENT", "x.sock"), 1),
+        (("session", "new", "../../../etc", "x"), 2),
+        (("session", "new", "AGENT", "x", "--cwd", "relative"), 2),
+        (("session", "new", "AGENT", "x", "--cwd", "/a/../b"), 2),
+        (("session", "select", "AGENT", "nothing"), 1),
+        (("session", "select", "AGENT", "taken", "--from", "nothing"), 69),
+        (("session", "new", "AGENT"), 2),
+        (("session", "new", "AGENT", "x", "--spce", "y"), 2),
+        (("output", "AGENT", "-s", "nothing"), 1),
+        (("history", "AGENT", "-s", "../taken"), 2),
+        (("history", "nobody"), 1),
+        (("output", "AGENT", "--space", "nowhere"), 1),
+        (("import", "AGENT", "--from", "fortran", "x"), 2),
+        (("import", "AGENT", "--from", "jsonl", "/no/such/file"), 1),
+    ],
+)
+def test_a_refusal_has_its_code_and_does_nothing(agent: Agent, arguments: tuple[str, ...], code: int) -> None:
+    agent.new("taken")
+    before = sorted(os.listdir(agent.directory))
+    ran = agent.run("agent", *(agent.name if word == "AGENT" else word for word in arguments))
+    assert (ran.code, ran.out) == (code, "")
+    assert ran.err.startswith("ctx: ") and ran.err.count("\n") == 1
+    assert sorted(os.listdir(agent.directory)) == before
+
+
+def test_select_makes_a_session_current_and_can_compare_first(agent: Agent) -> None:
+    agent.new("one", "two")
+    codes = [
+        agent.run("agent", "session", "select", agent.name, *words).code
+        for words in (("two",), ("one", "--from", "one"), ("one", "--from", "two"))
+    ]
+    assert codes == [0, 69, 0]
+    assert (agent.directory / "index/current").read_text() == "one\n"
+
+
+def test_output_is_the_bytes_of_the_current_session_s_latest_text(agent: Agent) -> None:
+    agent.new("one", "two")
+    agent.say("one", "assistant", "é\n\ntwo lines")
+    agent.say("two", "assistant", [{"type": "text", "text": "other"}])
+    outs = [
+        agent.run("agent", "output", agent.name, *options).out for options in ((), ("-s", "two"), ("--session=two",))
+    ]
+    assert outs == ["é\n\ntwo lines\n", "other\n", "other\n"]
+
+
+def test_without_a_current_session_it_is_default(agent: Agent) -> None:
+    ran = agent.run("agent", "output", agent.name)
+    assert ran.code == 1 and "/default" in ran.err
+
+
+def test_history_on_a_pipe_is_the_bytes_of_the_file(agent: Agent) -> None:
+    agent.new("s")
+    lines = agent.say("s", "user", ESC) + agent.say("s", "assistant", "x", odd=[1, None])
+    assert agent.run("agent", "history", agent.name).out == lines
+
+
+def test_history_for_people_has_roles_times_and_calls_and_cannot_steer_the_terminal(agent: Agent) -> None:
+    agent.new("s")
+    agent.say("s", "user", ESC, timestamp="2026-01-01T00:00:00Z")
+    call = {"type": "tool_call", "run": "r", "id": "c", "name": "Bash", "arguments": {"command": f"echo {ESC}"}}
+    with (agent.directory / "s/events.jsonl").open("a") as file:
+        file.write(json.dumps(call) + "\n")
+    agent.say(
+        "s", "tool", [{"type": "tool_result", "tool_call_id": "c", "content": f"out {ESC}"}], run="r", name="Bash"
+    )
+    out = agent.run("agent", "history", agent.name, "--pretty").out
+    assert "\x1b" not in out
+    assert [line for line in out.splitlines() if line] == [
+        "── user  2026-01-01T00:00:00Z",
+        "\\x1b[2Jboo",
+        "── tool",
+        '▸ Bash {"command": "echo \\u001b[2Jboo"}',
+        "  out \\x1b[2Jboo",
+    ]
+
+
+def on_terminal(agent: Agent, *arguments: str, **environment: str) -> str:
+    """What a command prints when its stdout is a terminal."""
+    master, slave = pty.openpty()
+    full = {**agent.mount.environment, "TERM": "xterm", **environment}
+    command = [sys.executable, "-m", "mountctl.ctx", *arguments]
+    subprocess.run(command, stdin=slave, stdout=slave, stderr=slave, env=full, cwd=PROJECT, check=True, timeout=30)
+    os.close(slave)
+    with io.FileIO(master, "rb") as screen:
+        return "".join(iter(lambda: _some(screen), ""))
+
+
+def _some(screen: io.RawIOBase) -> str:
+    try:
+        return (screen.read(65536) or b"").decode()
+    except OSError:
+        return ""
+
+
+def test_on_a_terminal_history_is_readable_and_coloured_unless_no_color(agent: Agent) -> None:
+    agent.new("s")
+    agent.say("s", "assistant", "# Title\n**strong**")
+    coloured = on_terminal(agent, "agent", "history", agent.name)
+    plain = on_terminal(agent, "agent", "history", agent.name, NO_COLOR="1")
+    assert "\x1b[1m# Title\x1b[0m" in coloured and "\x1b[1mstrong\x1b[0m" in coloured
+    assert "# Title\r\n**strong**" in plain and "\x1b" not in plain
+
+
+def test_tables_have_titles_on_a_terminal_only(agent: Agent) -> None:
+    agent.new("s")
+    assert on_terminal(agent, "agent", "session", "list", agent.name).split()[:2] == ["name", "state"]
+    assert agent.run("agent", "session", "list", agent.name).out.split("\t")[:2] == ["s", "idle"]
+
+
+def test_session_list_in_json(agent: Agent) -> None:
+    agent.new("old", "new")
+    line = agent.say("new", "user", "x")
+    rows = json.loads(agent.run("agent", "session", "list", agent.name, "--json").out)["sessions"]
+    assert [row.pop("updated_at") > 0 for row in rows] == [True, True]
+    assert rows == [
+        {"name": "new", "state": "idle", "entries": 1, "size": len(line), "cwd": "/", "parent": None},
+        {"name": "old", "state": "idle", "entries": 0, "size": 0, "cwd": "/", "parent": None},
+    ]
+
+
+def test_agent_list_in_json_has_agents_with_sessions_only(agent: Agent) -> None:
+    agent.new("s")
+    (agent.directory.parent.parent / f"{agent.name}-empty").mkdir()
+    found = json.loads(agent.run("agent", "list", "--json").out)["agents"]
+    rows = {row["agent"]: row for row in found}
+    assert f"{agent.name}-empty" not in rows
+    row = rows[agent.name]
+    assert (row["sessions"], row["newest"], row["state"]) == (1, "s", "idle")
+
+
+def test_models_have_sessions_like_agents(agent: Agent) -> None:
+    model = f"model:prov/{agent.name}"
+    assert agent.run("agent", "session", "new", model, "s").code == 0
+    assert agent.run("agent", "session", "list", model).out.startswith("s\t")
+
+
+def test_status_counts_what_is_mine(agent: Agent) -> None:
+    agent.new("s")
+    line = agent.say("s", "user", "x")
+    facts = json.loads(agent.run("status", "--json").out)
+    assert facts["root"] == str(agent.mount.path)
+    assert facts["home"] == str(agent.mount.path / f"home/{os.geteuid()}")
+    assert facts["mount"]["state"] == "ok"
+    assert facts["sessions"] >= 1 and facts["bytes"] >= len(line)
+
+
+def test_where_nothing_is_mounted_commands_say_so(agent: Agent, tmp_path: Path) -> None:
+    ran = ctx("agent", "list", environment={**agent.mount.environment, "CTX_ROOT": str(tmp_path)})
+    assert ran.code == 69 and "CTX_ROOT" in ran.err
+
+
+def test_ctx_home_overrides_whose_home_it_is(agent: Agent) -> None:
+    agent.new("s")
+    environment = {**agent.mount.environment, "CTX_HOME": str(agent.directory.parents[2]), "CTX_ROOT": "/nowhere"}
+    assert ctx("agent", "session", "list", agent.name, environment=environment).out.startswith("s\t")
+
+
+def test_a_reader_that_goes_away_is_no_error_message(agent: Agent) -> None:
+    agent.new("s")
+    for _ in range(8):
+        agent.say("s", "user", "x" * 60000)
+    command = f"{sys.executable} -m mountctl.ctx agent history {agent.name} | head -c 10"
+    ran = subprocess.run(
+        command, shell=True, env=agent.mount.environment, cwd=PROJECT, capture_output=True, text=True, check=True
+    )
+    assert (ran.stdout, ran.stderr) == ('{"role": "', "")
+
+
+def test_the_quick_path_of_output_imports_nothing_that_is_slow(agent: Agent) -> None:
+    agent.new("s")
+    agent.say("s", "assistant", "x")
+    command = [sys.executable, "-X", "importtime", "-m", "mountctl.ctx", "agent", "output", agent.name]
+    ran = subprocess.run(command, env=agent.mount.environment, cwd=PROJECT, capture_output=True, text=True, check=True)
+    imported = {line.rsplit("|", 1)[1].strip() for line in ran.stderr.splitlines() if "|" in line}
+    bare = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "mountctl.nothing"],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    already = {line.rsplit("|", 1)[1].strip() for line in bare.stderr.splitlines() if "|" in line}
+    assert ran.stdout == "x\n"
+    assert imported - already == {"mountctl.cli", "__future__", "mountctl.places", "mountctl.ctx_agent_output"}

@@ -1,0 +1,156 @@
+"""``ctx agent import``: sessions out of transcripts, repeatable, whole or not at all (spec 4.2)."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.commands.test_ctx import Agent
+from tests.mounting import PROJECT, RunningMount, running_mount
+
+UUID = "6a1e7c52-0d2b-4b53-9d7e-0a3c5b1f2e4d"
+GOOD = '{"role":"user","content":"one"}\n{"role":"assistant","content":"two"}\n'
+
+
+@pytest.fixture(scope="module")
+def shared_mount(fuse_device: None) -> Iterator[RunningMount]:
+    with running_mount() as mount:
+        yield mount
+
+
+@pytest.fixture
+def agent(shared_mount: RunningMount, request: pytest.FixtureRequest) -> Agent:
+    return Agent(shared_mount, f"a{abs(hash(request.node.name)) % 10**8}")
+
+
+IN_48_MIB = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_DATA, (48 << 20, 48 << 20))
+from mountctl.ctx import main
+sys.exit(main())
+"""
+
+
+def claude_line(role: str, content: object, **more: object) -> str:
+    record = {"type": role, "sessionId": UUID, "cwd": "/w", "timestamp": "2026-01-01T00:00:00Z", **more}
+    return json.dumps({**record, "message": {"role": role, "content": content, "model": "model-1"}}) + "\n"
+
+
+def test_a_jsonl_file_is_a_session_with_the_same_bytes(agent: Agent, tmp_path: Path) -> None:
+    (tmp_path / "talk.jsonl").write_text(GOOD)
+    ran = agent.run("agent", "import", agent.name, "--from", "jsonl", str(tmp_path / "talk.jsonl"))
+    assert ran == (0, "1 sessions: 2 lines added, 0 already there\n", "")
+    assert (agent.directory / "talk/messages.jsonl").read_text() == GOOD
+
+
+def test_importing_again_adds_only_what_is_new_and_keeps_what_others_added(agent: Agent, tmp_path: Path) -> None:
+    source = tmp_path / "talk.jsonl"
+    source.write_text(GOOD)
+    command = ("agent", "import", agent.name, "--from", "jsonl", str(source))
+    agent.run(*command)
+    mine = agent.say("talk", "user", "mine")
+    more = '{"role":"user","content":"three"}\n{"role":"user","content":"three"}\n'
+    source.write_text(GOOD + more)
+    outs = [agent.run(*command).out for _ in range(2)]
+    assert outs == ["1 sessions: 2 lines added, 2 already there\n", "1 sessions: 0 lines added, 4 already there\n"]
+    assert (agent.directory / "talk/messages.jsonl").read_text() == GOOD + mine + more
+
+
+def test_a_session_that_came_from_elsewhere_is_not_added_to(agent: Agent, tmp_path: Path) -> None:
+    agent.new("talk")
+    mine = agent.say("talk", "user", "mine")
+    (tmp_path / "talk.jsonl").write_text(GOOD)
+    ran = agent.run("agent", "import", agent.name, "--from", "jsonl", str(tmp_path / "talk.jsonl"))
+    assert ran.code == 1 and "not an import of this file" in ran.err
+    assert (agent.directory / "talk/messages.jsonl").read_text() == mine
+
+
+def test_an_unreadable_line_leaves_its_session_out_whole_and_no_other(agent: Agent, tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_text(GOOD + "{\n" + GOOD)
+    (tmp_path / "good.jsonl").write_text(GOOD)
+    ran = agent.run("agent", "import", agent.name, "--from", "jsonl", str(tmp_path))
+    assert ran.code == 1
+    assert f"{tmp_path}/bad.jsonl:3: " in ran.err
+    assert ran.out == "1 sessions: 2 lines added, 0 already there, 1 sessions left out\n"
+    assert sorted(os.listdir(agent.directory)) == ["good", "index"]
+
+
+def test_skip_bad_leaves_out_the_line_alone(agent: Agent, tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_text(GOOD + "{\n" + GOOD)
+    ran = agent.run("agent", "import", agent.name, "--from", "jsonl", "--skip-bad", str(tmp_path))
+    assert (ran.code, ran.out) == (0, "1 sessions: 4 lines added, 0 already there, 1 unreadable lines skipped\n")
+    assert f"{tmp_path}/bad.jsonl:3: " in ran.err
+    assert (agent.directory / "bad/messages.jsonl").read_text() == GOOD + GOOD
+
+
+def test_a_claude_code_session_keeps_cwd_model_time_calls_and_results(agent: Agent, tmp_path: Path) -> None:
+    call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "file"}
+    conversation = claude_line("user", "go") + claude_line("assistant", [call]) + claude_line("user", [result])
+    (tmp_path / "project").mkdir()
+    (tmp_path / f"project/{UUID}.jsonl").write_text(conversation)
+    ran = agent.run("agent", "import", agent.name, "--from", "claude-code", str(tmp_path))
+    session = agent.directory / UUID
+    messages = [json.loads(line) for line in (session / "messages.jsonl").read_text().splitlines()]
+    assert ran.code == 0
+    assert (session / "cwd").read_text() == "/w\n"
+    assert json.loads((session / "meta.json").read_text())["model"] == "model-1"
+    assert [message["role"] for message in messages] == ["user", "tool"]
+    assert {message["timestamp"] for message in messages} == {"2026-01-01T00:00:00Z"}
+    assert (agent.directory / f"index/by-uuid/{UUID}").read_text() == f"{UUID}\n"
+    assert agent.run("agent", "import", agent.name, "--from", "claude-code", str(tmp_path)).out == (
+        "1 sessions: 0 lines added, 5 already there\n"
+    )
+
+
+def test_a_uuid_that_is_known_leads_to_its_session_whatever_that_is_called(agent: Agent, tmp_path: Path) -> None:
+    agent.new("renamed")
+    (agent.directory / f"index/by-uuid/{UUID}").write_text("renamed\n")
+    (tmp_path / f"{UUID}.jsonl").write_text(claude_line("user", "go"))
+    agent.run("agent", "import", agent.name, "--from", "claude-code", str(tmp_path))
+    assert (agent.directory / "renamed/messages.jsonl").read_text() != ""
+    assert not (agent.directory / UUID).exists()
+
+
+def test_a_part_that_is_too_big_for_a_line_is_kept_beside_the_log(agent: Agent, tmp_path: Path) -> None:
+    big = "x" * (1 << 20)
+    (tmp_path / "big.jsonl").write_text(json.dumps({"role": "user", "content": big}) + "\n")
+    assert agent.run("agent", "import", agent.name, "--from", "jsonl", str(tmp_path)).code == 0
+    (part,) = json.loads((agent.directory / "big/messages.jsonl").read_text())["content"]
+    kept = (agent.directory.parent / part["path"]).read_bytes()
+    assert (part["type"], part["bytes"]) == ("blob", len(kept))
+    assert json.loads(kept)["text"] == big
+
+
+def test_a_file_without_a_conversation_makes_no_session(agent: Agent, tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text('{"type":"summary","summary":"s"}\n')
+    ran = agent.run("agent", "import", agent.name, "--from", "claude-code", str(tmp_path))
+    assert ran == (0, "0 sessions: 0 lines added, 0 already there, 1 files without a conversation\n", "")
+    assert not agent.directory.exists()
+
+
+def test_a_big_file_is_imported_in_bounded_memory(agent: Agent, tmp_path: Path) -> None:
+    source = tmp_path / "big.jsonl"
+    line = json.dumps({"role": "user", "content": "x" * 5000}) + "\n"
+    with source.open("w") as file:
+        file.writelines(line for _ in range(12000))
+    ran = subprocess.run(
+        [sys.executable, "-c", IN_48_MIB, "agent", "import", agent.name, "--from", "jsonl", str(source)],
+        env=agent.mount.environment,
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert (agent.directory / "big/messages.jsonl").stat().st_size == source.stat().st_size
+
+
+def test_the_example_of_run_up_is_a_valid_import(agent: Agent) -> None:
+    example = PROJECT / "mountctl/example/default.jsonl"
+    assert agent.run("agent", "import", agent.name, "--from", "jsonl", str(example)).code == 0
+    assert agent.run("agent", "output", agent.name).out.startswith("No: ")
