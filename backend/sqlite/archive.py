@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from backend.errors import Busy, Exists, NotEmpty
 from backend.sqlite import rows
-from backend.sqlite.core import found, transaction
+from backend.sqlite.core import atomic, found, growing
 from backend.sqlite.index import Index
 from backend.store import ArchiveDirectory, Removed, Session
 
@@ -23,7 +23,7 @@ class Archive(Index):
         sql = f"{rows.DIRECTORY} WHERE space = ? AND ifnull(parent, 0) = ? ORDER BY id"
         return [ArchiveDirectory(*row) for row in self._database.all(sql, space, parent or 0)]
 
-    @transaction
+    @growing
     def add_archive_directory(self, space: str, parent: int | None, name: str, uid: int) -> ArchiveDirectory:
         found(self.space(space), "space")
         if parent is not None:
@@ -36,7 +36,7 @@ class Archive(Index):
             self._touch_directory(parent)
         return row
 
-    @transaction
+    @atomic
     def remove_archive_directory(self, directory: int) -> None:
         row = self._require_directory(directory)
         if self._database.one(_HELD, directory) is not None:
@@ -45,7 +45,7 @@ class Archive(Index):
         if row.parent is not None:
             self._touch_directory(row.parent)
 
-    @transaction
+    @growing
     def archive_session(self, session: int, directory: int) -> Removed:
         row = self._require_session(session)
         target = self._require_directory(directory)

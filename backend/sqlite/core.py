@@ -71,6 +71,13 @@ class Core:
         self._seq += 1
         return self._seq
 
+    def _require_room(self, payload: int) -> None:
+        """``StoreFull`` where the disk has no room for so many bytes, before anything is written."""
+        try:
+            self._durability.require_room(payload)
+        except StoreFull as full:
+            raise self._database.remember(full) from None
+
     def _touch_directory(self, directory: int) -> None:
         """An archive directory whose names changed."""
         self._database.run(
@@ -78,11 +85,10 @@ class Core:
         )
 
 
-def transaction(change: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[C, P], T]:
+def atomic(change: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[C, P], T]:
     """A method that is one transaction: all of it is stored, or nothing.
 
-    Where the disk is full it is tried again after the -wal's room was made usable, since a checkpoint may be all that
-    is needed; so a deletion always finds the room to free some.
+    Where the disk is full it is tried again after the -wal's room was made usable, since that may be all it needs.
     """
 
     @functools.wraps(change)
@@ -96,6 +102,18 @@ def transaction(change: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[
             return change(self, *args, **kwargs)
 
     return committed
+
+
+def growing(change: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[C, P], T]:
+    """``atomic`` for what only adds a little: refused where the disk has no room left but for removals."""
+    commit = atomic(change)
+
+    @functools.wraps(change)
+    def judged(self: C, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        self._require_room(0)
+        return commit(self, *args, **kwargs)
+
+    return judged
 
 
 def found(value: T | None, what: str) -> T:

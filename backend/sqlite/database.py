@@ -7,11 +7,14 @@ SQLite becomes a ``StoreFull`` or ``StoreFailed``, which ``failure`` remembers u
 
 import contextlib
 import sqlite3
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from backend.errors import StoreFailed, StoreFull
+
+E = TypeVar("E", bound=StoreFull | StoreFailed)
 
 BUSY_TIMEOUT_S = 10.0
 SECONDARY = 0xFF
@@ -53,6 +56,7 @@ class Database:
         self.transaction = _Transaction(self)
         self.connection = connection
         self._changes = 0
+        self._gate: threading.Event | None = None
 
     def one(self, sql: str, *values: Any) -> Any:
         """The only row of a query, None if it has none. It must find at most one, or say LIMIT 1."""
@@ -77,7 +81,19 @@ class Database:
         assert row is not None
         return row
 
+    @contextlib.contextmanager
+    def closed_gate(self) -> Iterator[None]:
+        """Lets no new transaction begin; for other threads, and only for some ms."""
+        self._gate = threading.Event()
+        try:
+            yield
+        finally:
+            gate, self._gate = self._gate, None
+            gate.set()
+
     def begin(self) -> None:
+        if (gate := self._gate) is not None:
+            gate.wait()
         try:
             # A deferred BEGIN that reads and then writes fails at once where another connection wrote in between.
             self.connection.execute("BEGIN IMMEDIATE")
@@ -110,7 +126,10 @@ class Database:
             raise self._failed(error) from error
 
     def _failed(self, error: sqlite3.Error) -> StoreFull | StoreFailed:
-        failure = disk_error(error)
+        return self.remember(disk_error(error))
+
+    def remember(self, failure: E) -> E:
+        """Notes a failure of the disk for ``status``."""
         self.failure = str(failure)
         return failure
 

@@ -14,24 +14,34 @@ survive a power cut with one fdatasync of that file, through a descriptor of our
 A failed fdatasync says that pages were lost that the kernel then takes for clean: to repeat it would succeed and prove
 nothing (cf. fsyncgate). From then on ``sync`` succeeds only after a checkpoint wrote everything to ctxfs.db, synced.
 
+A full disk must not jam the store: what is in the -wal needs as much room again in ctxfs.db before the -wal can be
+used anew. ``require_room`` refuses what would leave less than that, so a deletion always finds the room it needs.
+
 Threads: everything here may be called from any thread, at the same time as the store's own thread works. ``_syncs``
 is taken before ``_side_lock``, which guards the second connection; the store's thread takes neither while it commits.
-Only a checkpoint that writers have outrun makes them wait: for its last frames and two syncs, a few ms.
+Only where writers have outrun the checkpoints do they wait at a gate: for the last frames and two syncs, a few ms.
 """
 
 import os
 import sqlite3
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from backend.errors import StoreFailed
-from backend.sqlite.database import connect, disk_error
+from backend.errors import StoreFailed, StoreFull
+from backend.sqlite.database import Database, connect, disk_error
 
 CHECKPOINT_BYTES = 8 << 20
 """``maintain`` writes the -wal back when more is in it; it then begins anew in place, and so stays near that size."""
 OUTRUN_BYTES = 16 << 20
 """With more in it, passes that wait for nobody were outrun by writers: one that makes them wait ends it."""
+PASSES = 3
+"""So many passes try to catch up with the writers first, each with less to do."""
+RESERVE_BYTES = 512 << 10
+"""Room that is left to removals, and to joining rows."""
+INDEX_BYTES = 128 << 10
+"""Room that is left to -shm, which is mapped memory: where its pages find none, the process dies of SIGBUS."""
 
 _HEADER_SIZE = 32
 _FRAME_HEADER_SIZE = 24
@@ -40,27 +50,28 @@ _FRAME_SALTS_AT = 8
 
 
 class Durability:
-    """``committed`` tells the number of commits of the store's thread; it is called from others."""
+    """``path`` is the database file; of ``database`` the count of commits and the gate are used, from any thread."""
 
-    def __init__(self, database: Path, committed: Callable[[], int]) -> None:
-        self._wal = os.open(f"{database}-wal", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        self._committed = committed
+    def __init__(self, path: Path, database: Database) -> None:
+        self._path = path
+        self._wal = os.open(f"{path}-wal", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        self._database = database
         self._synced = 0
         self._lost = False
         self._syncs = threading.Lock()
         self._side_lock = threading.Lock()
-        self._side = connect(str(database))
+        self._side = connect(str(path))
         self._side.execute("PRAGMA synchronous = FULL")
         [page_size] = self._side.execute("PRAGMA page_size").fetchone()
         self._frame_size = _FRAME_HEADER_SIZE + int(page_size)
 
     def sync(self) -> None:
         """Returns when everything committed before the call is on disk; ``StoreFailed`` where that cannot be said."""
-        wanted = self._committed()
+        wanted = self._database.committed
         with self._syncs:
             if wanted <= self._synced and not self._lost:
                 return
-            reached = self._committed()
+            reached = self._database.committed
             if self._lost:
                 self._write_back()
             else:
@@ -76,14 +87,22 @@ class Durability:
             except sqlite3.Error as error:
                 raise disk_error(error) from error
 
-    def reclaim(self) -> None:
-        """Makes the room in the -wal usable again, where the disk has none left; as far as that goes."""
+    def require_room(self, payload: int) -> None:
+        """Refuses (``StoreFull``) what would leave no room to write the -wal back; for the store's thread."""
+        free, kept = self._free(), payload + RESERVE_BYTES
+        if free >= os.fstat(self._wal).st_size + 2 * kept + INDEX_BYTES or free >= self._needed(kept):
+            return
+        if not self.reclaim() or self._free() < self._needed(kept):
+            raise StoreFull("the disk of the store is full, nothing was stored: free some space")
+
+    def reclaim(self) -> bool:
+        """Gives the room of the -wal back where the disk has none left; whether that worked."""
         with self._side_lock:
             try:
-                self._checkpoint("RESTART")
+                return self._checkpoint("TRUNCATE")
             except sqlite3.Error:
-                # ctxfs.db itself may need room for it. The caller tries again, and that answers for the disk.
-                return
+                # ctxfs.db itself may need room for it. The caller answers for the disk.
+                return False
 
     def wal_bytes(self) -> int:
         """How much of the -wal is in use: frames of its present round begin with the salts of its header."""
@@ -126,8 +145,25 @@ class Durability:
         if self.wal_bytes() < CHECKPOINT_BYTES:
             return
         self._checkpoint("PASSIVE")
-        if self.wal_bytes() > OUTRUN_BYTES:
+        for _ in range(PASSES - 1):
+            if self.wal_bytes() <= OUTRUN_BYTES:
+                return
+            self._checkpoint("PASSIVE")
+        with self._database.closed_gate():
             self._checkpoint("RESTART")
+
+    def _needed(self, size: int) -> int:
+        """Bytes of the disk that it would take to store ``size`` bytes and to write the -wal back afterwards."""
+        pages, unused = (int(self._database.one(f"PRAGMA {name}")[0]) for name in ("page_count", "freelist_count"))
+        page_size = self._frame_size - _FRAME_HEADER_SIZE
+        behind = max(pages * page_size - self._path.stat().st_size, 0)
+        rest = os.fstat(self._wal).st_size - self.wal_bytes()
+        return max(size - rest, 0) + max(behind + size - unused * page_size, 0) + INDEX_BYTES
+
+    def _free(self) -> int:
+        """Bytes of the disk that are left to ordinary users; a file system that does not say has enough."""
+        disk = os.fstatvfs(self._wal)
+        return disk.f_bavail * disk.f_frsize if disk.f_blocks else sys.maxsize
 
     def _checkpoint(self, mode: str) -> bool:
         """Whether all of the -wal is in ctxfs.db now."""

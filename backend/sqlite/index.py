@@ -9,7 +9,7 @@ from typing import Literal
 from backend.log_contract import listed_key
 from backend.names import cwd_key
 from backend.sqlite import rows
-from backend.sqlite.core import found, transaction
+from backend.sqlite.core import atomic, found, growing
 from backend.sqlite.spaces import Spaces
 from backend.store import IndexKind, Mapping, Owner, Removed, Session
 
@@ -24,7 +24,7 @@ class Index(Spaces):
         names = self._database.all(f"SELECT name {_LISTED}", owner)
         return "".join(f"{name}\n" for [name] in names).encode()
 
-    @transaction
+    @growing
     def set_current(self, owner: int, name: str) -> Owner:
         row = self._require_owner(owner)
         self._live(owner, name)
@@ -44,13 +44,13 @@ class Index(Spaces):
         where = "WHERE mapping.owner = ? AND kind = ? AND mapping.id > ? ORDER BY mapping.id LIMIT ?"
         return [Mapping(*row) for row in self._database.all(f"{rows.MAPPING} {where}", owner, kind, after, limit)]
 
-    @transaction
+    @growing
     def set_mapping(self, owner: int, kind: IndexKind, key: str, session: str) -> Mapping:
         self._require_owner(owner)
         self._map(owner, kind, key, self._live(owner, session))
         return found(self.mapping(owner, kind, key), "mapping")
 
-    @transaction
+    @atomic
     def remove_mapping(self, mapping: int) -> None:
         found(self.mapping_by_id(mapping), "mapping")
         self._database.run("DELETE FROM mapping WHERE id = ?", mapping)

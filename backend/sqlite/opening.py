@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 from backend.errors import OpenError, StoreCorrupt, StoreFormat, StoreLocked, StoreReadOnly
 from backend.sqlite.database import SECONDARY, connect
+from backend.sqlite.durability import INDEX_BYTES
 
 DATABASE = "ctxfs.db"
 LOCK = "lock"
@@ -131,6 +132,9 @@ def _refuse_unwritable(path: Path) -> None:
         raise StoreReadOnly(f"the directory {path} cannot be written")
     with contextlib.suppress(FileNotFoundError):
         os.close(os.open(path / DATABASE, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW))
+    disk = os.statvfs(path)
+    if disk.f_blocks and disk.f_bavail * disk.f_frsize < INDEX_BYTES:
+        raise OpenError(f"the disk of {path} is full: free some space to open the store")
 
 
 def _create(path: Path) -> None:

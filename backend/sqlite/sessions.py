@@ -11,7 +11,7 @@ from backend.lines import foreign_line, text_of
 from backend.log_contract import branch_row, child_header, first_row, judge_branch, listed_key, new_header, scope_of
 from backend.sqlite import rows
 from backend.sqlite.archive import Archive
-from backend.sqlite.core import found, transaction
+from backend.sqlite.core import atomic, found, growing
 from backend.sqlite.logs import sweep
 from backend.sqlite.segments import Checkpoint
 from backend.store import Line, Removed, Row, Session, Snapshot, Stream
@@ -31,14 +31,14 @@ class Sessions(Archive):
             self._require_owner(owner)
         return page
 
-    @transaction
+    @growing
     def create_session(self, owner: int, name: str, uid: int, session_id: str | None = None) -> Session:
         header = new_header(session_id, self._now_ms())
         scope = scope_of(self._require_owner(owner).space)
         self._refuse_place(owner, name, header.session_id)
         return self._insert(self._first(header, self._logs.add(), owner, name, uid, scope), header)
 
-    @transaction
+    @growing
     def branch_session(self, session: int, at: int, name: str, session_id: str | None = None) -> Session:
         parent = self._require_session(session)
         judge_branch(parent, at)
@@ -47,7 +47,7 @@ class Sessions(Archive):
         self._refuse_place(owner, name, header.session_id)
         return self._insert_branch(header, parent, at, owner=owner, name=name, uid=parent.uid, scope=parent.scope)
 
-    @transaction
+    @atomic
     def delete_session(self, session: int) -> Removed:
         row = self._require_session(session)
         removed = Removed(False)
@@ -94,15 +94,19 @@ class Sessions(Archive):
         [content] = found(self._database.one(sql, session, name), "snapshot")
         return bytes(content)
 
-    @transaction
     def write_snapshot(self, session: int, name: str, content: bytes) -> Snapshot:
+        self._require_room(len(content))
+        return self._write_snapshot(session, name, content)
+
+    @atomic
+    def _write_snapshot(self, session: int, name: str, content: bytes) -> Snapshot:
         self._require_session(session)
         old = self._database.one("SELECT mtime FROM snapshot WHERE session = ? AND name = ?", session, name)
         snapshot = Snapshot(name, len(content), later(old[0] if old else 0, self._clock()))
         self._database.run(_WRITE_SNAPSHOT, session, name, snapshot.mtime, content)
         return snapshot
 
-    @transaction
+    @atomic
     def remove_snapshot(self, session: int, name: str) -> None:
         sql = "UPDATE snapshot SET content = NULL WHERE session = ? AND name = ? AND content IS NOT NULL"
         found(self._database.run(sql, session, name).rowcount or None, "snapshot")

@@ -6,7 +6,7 @@ from typing import Literal
 from backend.errors import Exists, NotEmpty
 from backend.facts import later
 from backend.sqlite import rows
-from backend.sqlite.core import Core, found, transaction
+from backend.sqlite.core import Core, atomic, found, growing
 from backend.store import Owner, OwnerKind, Space
 
 
@@ -19,7 +19,7 @@ class Spaces(Core):
     def spaces(self, prefix: Literal["home/", "shared/"]) -> Sequence[Space]:
         return [Space(*row) for row in self._database.all(f"{rows.SPACE} WHERE name GLOB ? ORDER BY id", f"{prefix}*")]
 
-    @transaction
+    @growing
     def add_space(self, name: str, uid: int, gid: int, mode: int) -> Space:
         if self.space(name) is not None:
             raise Exists(f"{name} exists")
@@ -27,14 +27,14 @@ class Spaces(Core):
         id = self._database.insert("INSERT INTO space (name, uid, gid, mode, mtime) VALUES (?, ?, ?, ?, ?)", *values)
         return Space(id, *values)
 
-    @transaction
+    @growing
     def change_space(self, name: str, uid: int, gid: int, mode: int) -> Space:
         space = found(self.space(name), "space")
         values = (uid, gid, mode, later(space.mtime, self._clock()))
         self._database.run("UPDATE space SET uid = ?, gid = ?, mode = ?, mtime = ? WHERE id = ?", *values, space.id)
         return Space(space.id, name, *values)
 
-    @transaction
+    @atomic
     def remove_space(self, name: str) -> None:
         space = found(self.space(name), "space")
         held = "SELECT 1 FROM owner WHERE space = ?1 UNION ALL SELECT 1 FROM archive_directory WHERE space = ?1 LIMIT 1"
@@ -53,7 +53,7 @@ class Spaces(Core):
         found_rows = self._database.all(f"{rows.OWNER} WHERE space = ? AND kind = ? ORDER BY id", space, kind)
         return [Owner(*row) for row in found_rows]
 
-    @transaction
+    @growing
     def add_owner(self, space: str, kind: OwnerKind, name: str, uid: int, gid: int) -> Owner:
         found(self.space(space), "space")
         if self.owner(space, kind, name) is not None:
@@ -62,7 +62,7 @@ class Spaces(Core):
         values = (space, kind, name, uid, gid, now, None, now, 0, now)
         return Owner(self._database.insert(_ADD_OWNER, *values), *values)
 
-    @transaction
+    @atomic
     def remove_owner(self, owner: int) -> None:
         row = self._require_owner(owner)
         live = "SELECT 1 FROM session WHERE owner = ? AND archive IS NULL LIMIT 1"
@@ -83,7 +83,7 @@ class Definitions(Core):
     def definitions(self, kind: OwnerKind) -> Sequence[tuple[int, str, int]]:
         return self._database.all("SELECT id, name, mtime FROM definition WHERE kind = ? ORDER BY id", kind)
 
-    @transaction
+    @growing
     def add_definition(self, kind: OwnerKind, name: str) -> int:
         if self._database.one("SELECT 1 FROM definition WHERE kind = ? AND name = ?", kind, name) is not None:
             raise Exists(f"{kind} {name} exists")
@@ -91,7 +91,7 @@ class Definitions(Core):
             "INSERT INTO definition (kind, name, mtime) VALUES (?, ?, ?)", kind, name, self._clock()
         )
 
-    @transaction
+    @atomic
     def remove_definition(self, definition: int) -> None:
         self._require_definition(definition)
         self._database.run("DELETE FROM definition WHERE id = ?", definition)
@@ -102,7 +102,7 @@ class Definitions(Core):
         value: tuple[bytes, int] | None = self._database.one(sql, definition, file)
         return value
 
-    @transaction
+    @growing
     def set_definition_value(self, definition: int, file: str, content: bytes) -> int:
         old = self.definition_value(definition, file)
         mtime = later(old[1] if old else 0, self._clock())

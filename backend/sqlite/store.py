@@ -16,11 +16,12 @@ from backend.errors import CtxError, StoreFailed, StoreFull
 from backend.facts import advance
 from backend.log_contract import LogContract, entry_times, judge_append
 from backend.sqlite import rows
-from backend.sqlite.core import transaction
+from backend.sqlite.core import atomic, growing
 from backend.sqlite.database import Database
 from backend.sqlite.durability import Durability
 from backend.sqlite.logs import sweep
 from backend.sqlite.opening import DATABASE, open_directory
+from backend.sqlite.segments import packed_size
 from backend.sqlite.sessions import Sessions
 from backend.sqlite.spaces import Definitions
 from backend.store import Append, Appended, Line, Session, StoreStatus
@@ -31,7 +32,7 @@ class SqliteStore(Sessions, Definitions, LogContract):
 
     def __init__(self, path: Path, connection: sqlite3.Connection, lock: int, clock: Callable[[], int]) -> None:
         database = Database(connection)
-        super().__init__(database, Durability(path / DATABASE, lambda: database.committed), clock)
+        super().__init__(database, Durability(path / DATABASE, database), clock)
         self._path = path
         self._lock = lock
 
@@ -74,8 +75,12 @@ class SqliteStore(Sessions, Definitions, LogContract):
             self._database.connection.close()
             os.close(self._lock)
 
-    @transaction
-    def _append_together(self, batch: Sequence[Append]) -> list[Appended | CtxError]:
+    def _append_together(self, batch: Sequence[Append]) -> Sequence[Appended | CtxError]:
+        self._require_room(sum(packed_size(append.lines) for append in batch))
+        return self._commit(batch)
+
+    @atomic
+    def _commit(self, batch: Sequence[Append]) -> Sequence[Appended | CtxError]:
         return [self._append_one(append) for append in batch]
 
     def _append_alone(self, append: Append) -> Appended | CtxError:
@@ -127,14 +132,18 @@ class SqliteStore(Sessions, Definitions, LogContract):
             found = self._database.all(f"{rows.HEADER} WHERE parent = ? {order}", parent, count)
         return [rows.header(row) for row in found]
 
-    @transaction
     def _create(self, header: SessionHeader, lines: Sequence[Line], times: Sequence[int]) -> None:
+        self._require_room(packed_size(lines))
+        self._create_with(header, lines, times)
+
+    @atomic
+    def _create_with(self, header: SessionHeader, lines: Sequence[Line], times: Sequence[int]) -> None:
         session = self._insert(self._first(header, self._logs.add()), header)
         result = self._append_one(Append(session.id, lines, time=times))
         if isinstance(result, CtxError):
             raise result
 
-    @transaction
+    @growing
     def _branch(self, header: SessionHeader, parent: Session, at: int) -> None:
         self._insert_branch(header, parent, at)
 

@@ -2,6 +2,7 @@
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Harness:
     return Harness("sqlite", tmp_path)
 
 
-def select(at: Harness, sql: str, *values: object) -> list[tuple[int, ...]]:
+def select(at: Harness, sql: str, *values: object) -> list[Any]:
     assert isinstance(at.store, SqliteStore)
     return at.store._database.all(sql, *values)
 
