@@ -12,37 +12,32 @@ as no file is opened with ``direct_io`` (it skips that).
 
 Only the daemon changes the disk, so the kernel may keep names, attributes and pages (an hour, ``keep_cache``).
 
-Runs on the FUSE thread only. Nothing here awaits, but for ``fsync`` and ``fsyncdir``: they await ``offload``.
+Runs on the FUSE thread only. Nothing here awaits, but for what may wait long for the disk (fsync, reads of what is not
+in memory, big writes): that awaits ``offload``.
 """
 
 import errno
 import os
 import stat
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyfuse3
 from pyfuse3 import EntryAttributes, FileInfo, ReaddirToken, RequestContext, SetattrFields, StatvfsData
 
+from ctxfs.files.passthrough_attributes import entry_of, fill_entry, give_to_caller, set_mode
+from ctxfs.files.passthrough_blocking import Offload, inline
 from ctxfs.files.passthrough_calls import RENAME_EXCHANGE, RENAME_NOREPLACE, DirectoryEntry, set_times
+from ctxfs.files.passthrough_data import FileData
 from ctxfs.files.passthrough_directory import DirectoryStream
 from ctxfs.files.passthrough_inodes import DISK_TAG, Inode, Listed
 from ctxfs.files.passthrough_roots import Roots
 from ctxfs.files.passthrough_tree import DiskTree, leaf, through
 
-TIMEOUT = 3600.0
 _FLAGS = os.O_ACCMODE | os.O_TRUNC | os.O_SYNC | os.O_DSYNC | os.O_NOATIME
 _KINDS = (stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK)
 _DOTS = (b".", b"..")
 _ACL = b"system.posix_acl_"
-
-Offload = Callable[[Callable[[], None]], Awaitable[None]]
-
-
-async def inline(call: Callable[[], None]) -> None:
-    """The ``Offload`` that calls at once and lets every other request wait."""
-    call()
 
 
 class DiskOperations:
@@ -50,7 +45,7 @@ class DiskOperations:
 
     ``as_root``: new files are given to the caller; otherwise everything is the daemon's user's.
     ``invalidate(inode)`` drops the attributes the kernel has of an inode; called inside handlers.
-    ``offload(call)`` runs a call that waits for the disk where it holds up nobody, and raises what it raised.
+    ``offload(call)`` runs a call that may wait for the disk where it holds up nobody.
     """
 
     def __init__(
@@ -58,9 +53,9 @@ class DiskOperations:
     ) -> None:
         self._tree = DiskTree(base)
         self._roots = Roots(self._tree)
-        self._give = _give if as_root else _leave
+        self._give = give_to_caller if as_root else set_mode
         self._invalidate = invalidate
-        self._offload = offload
+        self._data = FileData(offload)
         self._streams: dict[int, DirectoryStream] = {}
 
     def close(self) -> None:
@@ -97,12 +92,12 @@ class DiskOperations:
         """A root that the kernel will remember; ``FileNotFoundError``."""
         root = self._roots.find(key)
         root.lookups += 1
-        return _entry(root, self._tree.stat(root))
+        return entry_of(root, self._tree.stat(root))
 
     def list_root(self, key: str, name: bytes, offset: int, token: ReaddirToken) -> bool:
         """Lists a root in a directory that is not on the disk; False where it does not fit any more."""
         root = self._roots.find(key)
-        if not pyfuse3.readdir_reply(token, name, _entry(root, self._tree.stat(root)), offset):
+        if not pyfuse3.readdir_reply(token, name, entry_of(root, self._tree.stat(root)), offset):
             return False
         root.lookups += 1
         return True
@@ -123,7 +118,7 @@ class DiskOperations:
     def _found(self, parent: Inode, name: bytes) -> EntryAttributes:
         inode, attributes = self._tree.look_up(parent, name)
         inode.lookups += 1
-        return _entry(inode, attributes)
+        return entry_of(inode, attributes)
 
     async def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
         for number, lookups in inode_list:
@@ -201,7 +196,7 @@ class DiskOperations:
 
     async def getattr(self, inode: int, ctx: RequestContext) -> EntryAttributes:
         known = self._tree.table[inode]
-        return _entry(known, self._tree.stat(known))
+        return entry_of(known, self._tree.stat(known))
 
     async def setattr(
         self,
@@ -227,7 +222,7 @@ class DiskOperations:
                     attr.st_atime_ns if fields.update_atime else None,
                     attr.st_mtime_ns if fields.update_mtime else None,
                 )
-            return _entry(known, os.fstat(fd))
+            return entry_of(known, os.fstat(fd))
 
     async def statfs(self, ctx: RequestContext) -> StatvfsData:
         disk = os.fstatvfs(self._tree.directory(self._tree.base))
@@ -291,11 +286,12 @@ class DiskOperations:
             os.chmod(through(held), stat.S_IMODE(mode & ~dropped))
             self._invalidate(inode.number)
 
-    async def read(self, fh: int, off: int, size: int) -> bytes:
-        return os.pread(_descriptor(fh), size, off)
+    async def read(self, fh: int, off: int, size: int) -> bytes | memoryview:
+        """A view is good until the next call of ``read``; pyfuse3 has copied it by then."""
+        return await self._data.read(_descriptor(fh), off, size)
 
     async def write(self, fh: int, off: int, buf: bytes) -> int:
-        return os.pwrite(_descriptor(fh), buf, off)
+        return await self._data.write(_descriptor(fh), off, buf)
 
     async def flush(self, fh: int) -> None:
         """Nothing is held back here."""
@@ -304,8 +300,7 @@ class DiskOperations:
         os.close(_descriptor(fh))
 
     async def fsync(self, fh: int, datasync: bool) -> None:
-        call = os.fdatasync if datasync else os.fsync
-        await self._offload(partial(call, _descriptor(fh)))
+        await self._data.sync(_descriptor(fh), os.fdatasync if datasync else os.fsync)
 
     # Open directories
 
@@ -344,7 +339,7 @@ class DiskOperations:
         except PermissionError:
             return self._list_unseen(stream, listed, entry)
         inode = self._tree.table.learn(stream.inode, name, attributes)
-        _fill(entry, inode, attributes)
+        fill_entry(entry, inode, attributes)
         return inode
 
     def _list_unseen(self, stream: DirectoryStream, listed: DirectoryEntry, entry: EntryAttributes) -> Inode:
@@ -378,40 +373,3 @@ def _attribute(name: bytes) -> bytes:
 
 def _changes_others(fields: SetattrFields) -> bool:
     return fields.update_mode or fields.update_size or fields.update_atime or fields.update_mtime
-
-
-def _give(fd: int, mode: int, ctx: RequestContext, directory: os.stat_result) -> None:
-    """Makes a new file the caller's."""
-    gid = directory.st_gid if directory.st_mode & stat.S_ISGID else ctx.gid
-    os.chown(through(fd), ctx.uid, gid)
-    _leave(fd, mode, ctx, directory)
-
-
-def _leave(fd: int, mode: int, ctx: RequestContext, directory: os.stat_result) -> None:  # noqa: ARG001
-    """Gives a new file its mode, whatever the daemon's umask and the change of owner made of it."""
-    inherited = directory.st_mode & stat.S_ISGID if stat.S_ISDIR(mode) else 0
-    wanted = stat.S_IMODE(mode) | inherited
-    if not stat.S_ISLNK(mode) and stat.S_IMODE(os.fstat(fd).st_mode) != wanted:
-        os.chmod(through(fd), wanted)
-
-
-def _entry(inode: Inode, attributes: os.stat_result) -> EntryAttributes:
-    entry = EntryAttributes()
-    _fill(entry, inode, attributes)
-    return entry
-
-
-def _fill(entry: EntryAttributes, inode: Inode, attributes: os.stat_result) -> None:
-    entry.st_ino = inode.number
-    entry.entry_timeout = entry.attr_timeout = TIMEOUT
-    entry.st_mode = attributes.st_mode
-    entry.st_nlink = attributes.st_nlink
-    entry.st_uid = attributes.st_uid
-    entry.st_gid = attributes.st_gid
-    entry.st_rdev = attributes.st_rdev
-    entry.st_size = attributes.st_size
-    entry.st_blksize = attributes.st_blksize
-    entry.st_blocks = attributes.st_blocks
-    entry.st_atime_ns = attributes.st_atime_ns
-    entry.st_mtime_ns = attributes.st_mtime_ns
-    entry.st_ctime_ns = attributes.st_ctime_ns

@@ -14,6 +14,7 @@ from typing import Any
 import pyfuse3
 
 from ctxfs.files.passthrough import DiskOperations
+from ctxfs.files.passthrough_blocking import BlockingCalls
 from ctxfs.loop import Loop
 from tests.posix.world import confine
 
@@ -61,9 +62,10 @@ def main(base: str, mountpoint: str, uid: str) -> None:
     else:
         confine(int(uid))
     invalidate = partial(pyfuse3.invalidate_inode, attr_only=True)
-    disk = DiskOperations(Path(base), as_root=uid == "0", invalidate=invalidate)
-    root = disk.make_root(KEY, -1, -1, 0o755)
     loop = Loop()
+    offload = BlockingCalls(loop)
+    disk = DiskOperations(Path(base), as_root=uid == "0", invalidate=invalidate, offload=offload)
+    root = disk.make_root(KEY, -1, -1, 0o755)
     pyfuse3.trio = loop  # type: ignore[attr-defined]
     pyfuse3.init(operations_on(disk, root), mountpoint, options)
     print("mounted", flush=True)
@@ -71,6 +73,7 @@ def main(base: str, mountpoint: str, uid: str) -> None:
         loop.run(pyfuse3.main)
     finally:
         pyfuse3.close(unmount=True)
+        offload.close()
         disk.close()
 
 
