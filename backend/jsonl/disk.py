@@ -171,30 +171,35 @@ def remove_if_there(path: str) -> None:
         os.unlink(path)
 
 
-class Replacement:
-    """A file's next content, written beside it: first all of a change is staged, then it is published.
-
-    One thread writes a store, so the staged name is fixed and a leftover of a crash is overwritten.
-    """
-
-    def __init__(self, path: str, content: bytes, mtime: int, staging: str | None = None) -> None:
-        directory, name = os.path.split(path)
-        self._path = path
-        self._staged = f"{staging or directory}/.new-{name}"
-        create(self._staged, content, mtime)
-
-    def publish(self) -> None:
-        os.rename(self._staged, self._path)
-
-    def discard(self) -> None:
-        remove_if_there(self._staged)
-
-
 def replace(path: str, content: bytes, mtime: int) -> None:
-    """Replaces a small file whole."""
-    staged = Replacement(path, content, mtime)
+    """Replaces a small file whole: written beside it, then renamed.
+
+    One thread writes a store, so the name beside is fixed, and a leftover of a crash is overwritten.
+    """
+    directory, name = os.path.split(path)
+    staged = f"{directory}/.new-{name}"
+    create(staged, content, mtime)
     try:
-        staged.publish()
+        os.rename(staged, path)
     except OSError:
-        staged.discard()
+        remove_if_there(staged)
         raise
+
+
+def overwrite(path: str, content: bytes, mtime: int) -> None:
+    """Rewrites a small file that can be made again, in place.
+
+    ext4 starts to write out a file that is renamed over another (1.2 ms instead of 0.02 ms here); only what is
+    nowhere else needs that.
+    """
+    try:
+        descriptor = open_regular(path, os.O_WRONLY)
+    except OSError:
+        replace(path, content, mtime)
+        return
+    try:
+        write_range(descriptor, content, 0)
+        os.ftruncate(descriptor, len(content))
+        os.utime(descriptor, ns=(mtime, mtime))
+    finally:
+        os.close(descriptor)

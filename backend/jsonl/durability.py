@@ -5,6 +5,7 @@ the set and is never held while waiting for the disk; ``_turn`` lets one sync ru
 returns has the work of an earlier one behind it.
 """
 
+import ctypes
 import os
 import threading
 from collections.abc import Iterable
@@ -12,11 +13,16 @@ from collections.abc import Iterable
 from backend.errors import StoreFailed
 from backend.jsonl.disk import failure
 
+_libc = ctypes.CDLL(None, use_errno=True)
+_MANY = 64
+
 
 class Durability:
     """The paths (files, and directories whose entries changed) that are not on disk yet."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: int) -> None:
+        """``root``: an open directory of the store. It stays open: the kernel reports failures since then on it."""
+        self._root = root
         self._lock = threading.Lock()
         self._turn = threading.Lock()
         self._waiting: set[str] = set()
@@ -60,8 +66,9 @@ class Durability:
             paths, self._waiting = self._waiting, set()
         gone = False
         try:
-            # Contents before the directories that lead to them.
-            for path in sorted(paths, key=len, reverse=True):
+            if len(paths) > _MANY:
+                paths = self._write_out_device(paths)
+            for path in paths:
                 gone |= not _fsync(path)
         except OSError as error:
             self.add(paths)
@@ -70,6 +77,22 @@ class Durability:
                 self._lost = str(problem)
             raise problem from error
         return gone
+
+    def _write_out_device(self, paths: set[str]) -> set[str]:
+        """Writes out the store's whole file system; the paths that are on another one."""
+        device = os.fstat(self._root).st_dev
+        others = {path for path in paths if _device(path) not in (device, None)}
+        if _libc.syncfs(self._root):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+        return others
+
+
+def _device(path: str) -> int | None:
+    try:
+        return os.lstat(path).st_dev
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def _fsync(path: str) -> bool:

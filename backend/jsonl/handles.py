@@ -24,9 +24,9 @@ class Handles:
         self.directory = directory
         self.messages = _open(f"{directory}/messages.jsonl")
         self.events = _open(f"{directory}/events.jsonl")
-        own_files = is_directory(f"{directory}/{STORE}")
-        self.order = _open(f"{directory}/{ORDER}") if own_files else _NONE
-        self.journal = _open(f"{directory}/{JOURNAL}") if own_files else _NONE
+        self.has_store = is_directory(f"{directory}/{STORE}")
+        self.order = _open(f"{directory}/{ORDER}") if self.has_store else _NONE
+        self.journal = _open(f"{directory}/{JOURNAL}") if self.has_store else _NONE
 
     def stream(self, stream: Stream) -> int:
         """The descriptor of a log file."""

@@ -17,7 +17,7 @@ import msgspec
 from backend.errors import Exists, InvalidValue, Missing, NotEmpty
 from backend.facts import later
 from backend.jsonl.catalogue import Catalogue, MappingRecord, OwnerRecord, SessionRecord
-from backend.jsonl.disk import create, make_directories, names, remove_if_there, replace, reported, stamp
+from backend.jsonl.disk import create, make_directories, names, overwrite, remove_if_there, replace, reported, stamp
 from backend.jsonl.foreign import read_value
 from backend.jsonl.held import Held, Keys, file_mtime, owner_row
 from backend.jsonl.log import Workshop
@@ -26,7 +26,7 @@ from backend.jsonl.spaces import Spaces, found
 from backend.memory.parts import OwnerIndex, Rows
 from backend.store import IndexKind, Mapping, Owner, OwnerKind, Removed, Session
 
-_EAGER_LIST = 16 * 1024
+_EAGER_LIST = 2048
 
 
 class Index(Spaces):
@@ -234,6 +234,7 @@ class Index(Spaces):
         held.row = msgspec.structs.replace(held.row, list_mtime=mtime)
         held.stale_list = True
         with suppress(OSError):
+            make_directories(os.path.dirname(path))
             if held.row.list_size <= _EAGER_LIST:
                 self._write_list(held)
             else:
@@ -241,7 +242,7 @@ class Index(Spaces):
 
     def _write_list(self, held: Held) -> None:
         if held.stale_list:
-            self._replace(held.index_file("list"), self._list_content(held), held.row.list_mtime)
+            overwrite(held.index_file("list"), self._list_content(held), held.row.list_mtime)
             held.stale_list = False
 
     def _replace(self, path: str, content: bytes, mtime: int) -> None:
@@ -316,7 +317,8 @@ class Index(Spaces):
         with suppress(OSError):
             if old is None:
                 self._catalogue.put(MappingRecord(row.id, held.row.id, CWD_KEYS, key))
-            self._write_mapping(held, row)
+            make_directories(held.index_file(CWD_KEYS))
+            overwrite(held.index_file(f"{CWD_KEYS}/{key}"), f"{session}\n".encode(), row.mtime)
         self._take_mapping(held, row)
 
     def _next_mapping(self, held: Held, kind: IndexKind, key: str, session: str, old: Mapping | None) -> Mapping:

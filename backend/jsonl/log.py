@@ -1,8 +1,8 @@
 """One session's log on disk: reading it, and appending requests to it, all or nothing (spec 2.9).
 
-A request is written in this sequence: small files staged, journal, messages.jsonl, events.jsonl, order.jsonl (the
-commit), mtimes, small files published. A failure before the commit cuts the files back; what a killed process leaves
-is cut back when the session is opened next (``backend.jsonl.opening``). The store's thread only.
+A request is written in this sequence: journal, messages.jsonl, events.jsonl, order.jsonl (the commit), mtimes, small
+files. A failure before the commit cuts the files back; what a killed process leaves is cut back when the session is
+opened next (``backend.jsonl.opening``). The store's thread only.
 """
 
 import os
@@ -33,7 +33,7 @@ from backend.jsonl.order import (
     plain_header,
     stored_header,
 )
-from backend.jsonl.views import StagedViews, settled_views
+from backend.jsonl.views import doubted_views, renew_views, settled_views
 from backend.lines import foreign_line, text_of
 from backend.store import Kind, Line, Row, Session, Stream
 
@@ -58,10 +58,12 @@ class SessionLog:
         self._header = opened.header
         self._floor = opened.floor
         self._epoch = shared.durability.epoch
+        self._inodes = _inodes(self._handles())
         order = opened.order
         self._order: Order = order.through(self._order_file) if isinstance(order, FileOrder) else order
         if self._header and not self.row.fault and self.row.archive is None:
-            self.row = settled_views(directory, self.row, self.latest, shared.clock.tick)
+            row = self.row if opened.settled else doubted_views(self.row)
+            self.row = settled_views(directory, row, self.latest, shared.clock.tick)
 
     @property
     def header(self) -> SessionHeader:
@@ -105,27 +107,26 @@ class SessionLog:
     def append(self, lines: Sequence[Line], times: Sequence[int], seq: int, now_ns: int) -> frozenset[str]:
         """Appends a request; the names of the files that changed. Raises a ``CtxError`` and has changed nothing."""
         with reported():
+            self._complete()
             order = self._own_order()
             self._must_be_untouched()
         row, files = facts.advance(self.row, lines, time_ms=times[-1], now_ns=now_ns, seq=seq)
         entries = b"".join(map(encode_line, order_of(lines, times, self.row, seq)))
-        with reported():
-            views = StagedViews(self.directory, row, files, self._next_latest(row, lines))
+        latest = self._next_latest(row, lines)
         try:
             self._write(lines, entries, row)
         except OSError as error:
-            views.discard()
             self._take_back(order)
             raise failure(error) from error
-        self._commit(row, order, len(lines))
+        self._commit(row, order, files, len(lines))
         # The request stands; what fails from here on is made good when the session is opened next.
         with suppress(OSError):
             self._stamp()
-            views.publish()
+            renew_views(self.directory, row, files, latest)
         return files
 
     def files(self) -> tuple[str, ...]:
-        """What an append leaves to be synced."""
+        """What is not to be made again from something else."""
         return tuple(f"{self.directory}/{name}" for name in ("messages.jsonl", "events.jsonl", ORDER, JOURNAL))
 
     def settle(self) -> None:
@@ -170,15 +171,12 @@ class SessionLog:
         return _latest(lines[after.latest_n - self.row.n].raw)
 
     def _own_order(self) -> FileOrder:
-        """The order to be extended; a foreign session gets its order.jsonl, and the log files it lacks."""
+        """The order to be extended; a foreign session gets its order.jsonl."""
         if isinstance(self._order, FileOrder):
             return self._order
         store = f"{self.directory}/{STORE}"
         if not is_directory(store):
             make_directory(store)
-        for stream in LOGS:
-            if self._handles().stream(stream) < 0:
-                create(f"{self.directory}/{stream}.jsonl", b"", self.row.created_mtime)
         self._header = stored_header(self.header, self.row.seq, self._base())
         write_order(self.directory, self._header, each(self._order))
         self._shared.cache.forget(self.directory)
@@ -186,13 +184,21 @@ class SessionLog:
         self._order = FileOrder(self._order_file, len(encode_header(self._header)), self.row.n)
         return self._order
 
+    def _complete(self) -> None:
+        """Makes the log files that are missing because nothing was in them."""
+        for stream, size in (("messages", self.row.messages_size), ("events", self.row.events_size)):
+            if not size and regular(f"{self.directory}/{stream}.jsonl") is None:
+                path = f"{self.directory}/{stream}.jsonl"
+                create(path, b"", self.row.created_mtime)
+                self._shared.cache.forget(self.directory)
+                self._shared.durability.add((path, self.directory))
+
     def _must_be_untouched(self) -> None:
-        """A file that is not the one we have open, or not as long as we left it, is a fault from now on."""
-        handles, sizes = self._handles(), {"messages": self.row.messages_size, "events": self.row.events_size}
-        for stream, size in sizes.items():
+        """A file that is not the one we know, or not as long as we left it, is a fault from now on."""
+        for stream, size in (("messages", self.row.messages_size), ("events", self.row.events_size)):
             found = regular(f"{self.directory}/{stream}.jsonl")
-            held = os.fstat(handles.messages if stream == "messages" else handles.events)
-            if found is None or (found.st_ino, found.st_dev, found.st_size) != (held.st_ino, held.st_dev, size):
+            known = found and self._inodes.setdefault(stream, (found.st_dev, found.st_ino))
+            if found is None or (found.st_dev, found.st_ino) != known or found.st_size != size:
                 fault = f"{stream}.jsonl: another process changed it (it had {size} bytes)"
                 self.row = msgspec.structs.replace(self.row, fault=fault)
                 raise UnprovableHistory(f"history cannot be proven, nothing was appended: {fault}")
@@ -205,6 +211,9 @@ class SessionLog:
         if self._shared.durability.covers(self._epoch):
             self._floor = old
         record = Record(old, new, self._floor, place_of(handles.order), after)
+        if handles.journal < 0:
+            # It has to be on disk once: an old record proves less than a new one, but proves.
+            self._shared.durability.add((f"{self.directory}/{STORE}", f"{self.directory}/{JOURNAL}"))
         write_record(handles.writable_journal(), record)
         for descriptor, stream, end in (
             (handles.messages, "messages", old.messages),
@@ -227,10 +236,11 @@ class SessionLog:
             fault = f"a failed append could not be taken back ({error.strerror}): mount again"
             self.row = msgspec.structs.replace(self.row, fault=fault)
 
-    def _commit(self, row: Session, order: FileOrder, count: int) -> None:
+    def _commit(self, row: Session, order: FileOrder, files: frozenset[str], count: int) -> None:
         self.row = row
         order.extend(count)
-        self._shared.durability.add(self.files())
+        written = (f"{stream}.jsonl" for stream in LOGS if f"{stream}.jsonl" in files)
+        self._shared.durability.add(f"{self.directory}/{name}" for name in (*written, ORDER))
         self._epoch = self._shared.durability.epoch
 
     def _stamp(self) -> None:
@@ -247,6 +257,12 @@ def write_order(directory: str, header: OrderHeader, lines: Iterable[OrderLine])
         file.write(encode_header(header))
         file.writelines(map(encode_line, lines))
     os.rename(staged, path)
+
+
+def _inodes(handles: Handles) -> dict[str, tuple[int, int]]:
+    """Which files the log files are, those that are there."""
+    found = {stream: os.fstat(handles.stream(stream)) for stream in LOGS if handles.stream(stream) >= 0}
+    return {stream: (stat.st_dev, stat.st_ino) for stream, stat in found.items()}
 
 
 def _latest(raw: bytes) -> bytes:

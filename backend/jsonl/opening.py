@@ -45,6 +45,8 @@ _IDENTITY = ("id", "owner", "name", "uid", "session_id", "scope", "archive")
 class Opened(NamedTuple):
     """``header`` is None for a foreign session; ``floor`` is what is known to be on disk.
 
+    ``settled``: ``row`` is as the last request left it, the mtimes its small files should have included.
+
     ``order`` reads from the handles the session was opened with.
     """
 
@@ -52,6 +54,7 @@ class Opened(NamedTuple):
     order: Order
     header: OrderHeader | None
     floor: Sizes
+    settled: bool = False
 
 
 class _Fault(Exception):
@@ -60,10 +63,10 @@ class _Fault(Exception):
 
 def open_session(directory: str, blank: Session, handles: Handles) -> Opened:
     """Opens the session in ``directory``; ``blank`` is its row as the catalogue knows it, without an entry."""
-    blank = with_files(directory, blank)
-    if handles.order >= 0 and os.fstat(handles.order).st_size:
-        return _Ours(directory, blank, handles).open()
-    return _foreign(directory, blank, handles)
+    record = read_record(handles.journal) if handles.journal >= 0 else None
+    if record or _size(handles.order):
+        return _Ours(directory, blank, handles, record).open()
+    return _foreign(directory, with_files(directory, blank), handles)
 
 
 def sizes_of(handles: Handles) -> Sizes:
@@ -82,6 +85,8 @@ def _obstacle(directory: str, handles: Handles) -> str | None:
     for stream in LOGS:
         if handles.stream(stream) < 0 and exists(f"{directory}/{stream}.jsonl"):
             return f"{stream}.jsonl: it is not a regular file that can be read"
+    if not handles.has_store and exists(f"{directory}/{STORE}"):
+        return f"{STORE}: it is not a directory"
     if handles.order < 0 and exists(f"{directory}/{ORDER}"):
         return f"{ORDER}: it is not a regular file that can be read"
     return None
@@ -123,19 +128,20 @@ def _with_facts(row: Session, derived: Session, seq: int, fault: str | None) -> 
 class _Ours:
     """Opens a session that has an order.jsonl."""
 
-    def __init__(self, directory: str, blank: Session, handles: Handles) -> None:
+    def __init__(self, directory: str, blank: Session, handles: Handles, record: Record | None) -> None:
         self._directory = directory
         self._handles = handles
         self._blank = blank
         self._header_size = 0
-        self._record = read_record(handles.journal) if handles.journal >= 0 else None
+        self._record = record
 
     def open(self) -> Opened:
+        if self._handles.order < 0:
+            return self._unproven(None, f"{ORDER}: it is missing")
         try:
             header, self._header_size = read_header(self._handles.order)
         except ValueError as error:
             return self._unproven(None, f"{ORDER} line 1: {error}")
-        self._blank = _headed(self._blank, header)
         if obstacle := _obstacle(self._directory, self._handles):
             return self._unproven(header, obstacle)
         if header.format_version != FORMAT_VERSION:
@@ -144,19 +150,21 @@ class _Ours:
 
     def _settled(self, header: OrderHeader) -> Opened | None:
         """The session as the journal has it, if that is how the files are."""
-        record, found = self._record, self._blank
-        if record is None or sizes_of(self._handles) != record.new:
+        record, handles = self._record, self._handles
+        if record is None or min(handles.messages, handles.events) < 0 or sizes_of(handles) != record.new:
             return None
         row = record.after
-        if (row.messages_mtime, row.events_mtime) != (found.messages_mtime, found.events_mtime):
+        mtimes = (os.fstat(handles.messages).st_mtime_ns, os.fstat(handles.events).st_mtime_ns)
+        if mtimes != (row.messages_mtime, row.events_mtime):
             return None
-        row = msgspec.structs.replace(row, **{name: getattr(found, name) for name in _IDENTITY})
+        row = msgspec.structs.replace(row, **{name: getattr(self._blank, name) for name in _IDENTITY})
         # Unsynced writes that a boot or a copy has left whole are on disk.
         floor = record.floor if record.place == place_of(self._handles.order) else record.new
-        return Opened(row, self._file_order(record.new), header, floor)
+        return Opened(row, self._file_order(record.new), header, floor, settled=True)
 
     def _examined(self, header: OrderHeader) -> Opened:
         sizes = self._recovered(sizes_of(self._handles))
+        self._blank = _headed(with_files(self._directory, self._blank), header)
         order, facts = self._file_order(sizes), Facts(self._blank, header.base)
         try:
             self._compare(order, sizes, facts)
@@ -169,6 +177,8 @@ class _Ours:
         return Opened(row, order, header, floor)
 
     def _settle(self, row: Session, floor: Sizes) -> None:
+        if self._record is None and not row.n:
+            return
         try:
             write_settled(self._handles, row, floor)
         except OSError:
@@ -230,7 +240,6 @@ class _Ours:
         for name in ("messages", "events", "order"):
             if getattr(sizes, name) != getattr(to, name):
                 os.ftruncate(getattr(self._handles, name), getattr(to, name))
-        self._blank = with_files(self._directory, self._blank)
         return to
 
     def _compare(self, order: FileOrder, sizes: Sizes, facts: Facts) -> None:
@@ -255,6 +264,9 @@ class _Ours:
 
     def _unproven(self, header: OrderHeader | None, fault: str) -> Opened:
         """A session as it is, for readers: the whole lines that order.jsonl knows, then those it does not."""
+        self._blank = with_files(self._directory, self._blank)
+        if header:
+            self._blank = _headed(self._blank, header)
         known = self._known()
         found = [
             (known.get((stream, line.offset, line.length)), stream, line)
@@ -272,6 +284,8 @@ class _Ours:
 
     def _known(self) -> dict[tuple[Stream, int, int], OrderLine]:
         known: dict[tuple[Stream, int, int], OrderLine] = {}
+        if not self._header_size:
+            return known
         try:
             for line in each(self._file_order(sizes_of(self._handles))):
                 known[line.stream, line.offset, line.length] = line

@@ -50,7 +50,7 @@ class JsonlStore(Sessions, Definitions):
         path, lock = lock_directory(Path(directory))
         try:
             with opening(path):
-                shared = Workshop(HandleCache(), Durability(), Clock(clock))
+                shared = Workshop(HandleCache(), Durability(lock), Clock(clock))
                 catalogue = Catalogue(f"{path}/{HIDDEN}/catalogue.jsonl", shared.durability)
                 return cls(path, catalogue, shared, lock)
         except BaseException:

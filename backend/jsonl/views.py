@@ -1,16 +1,16 @@
 """The small files beside a log, as CortexFS tools expect them: views of the session's row that can be made again.
 
-They are staged before a request is written and published after it, so that a full disk refuses the request whole.
-A view that a crash left behind the log is found by its size and mtime when the session is opened, and made again.
+They are written after the request that changes them. One that a crash or a full disk left behind the log is found by
+its size and mtime when the session is opened next, and made again.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
 from backend.facts import later
-from backend.jsonl.disk import Replacement, create, read_small, regular, replace, stamp
-from backend.jsonl.handles import STORE
+from backend.jsonl.disk import create, overwrite, read_small, regular, stamp
 from backend.store import Session
 
 _CONTENTS: dict[str, Callable[[Session], str]] = {
@@ -38,27 +38,16 @@ def write_views(directory: str, row: Session) -> None:
         create(f"{directory}/{name}", content, getattr(row, field))
 
 
-class StagedViews:
-    """The next contents of those of ``files`` that are views; ``latest`` is that of latest.md."""
+def renew_views(directory: str, row: Session, files: frozenset[str], latest: bytes) -> None:
+    """Writes those of ``files`` that are views; ``latest`` is the content of latest.md."""
+    for name in files & VIEWS.keys():
+        content = latest if name == _LATEST else _value(row, name)
+        overwrite(f"{directory}/{name}", content, getattr(row, VIEWS[name]))
 
-    def __init__(self, directory: str, row: Session, files: frozenset[str], latest: bytes) -> None:
-        self._staged: list[Replacement] = []
-        try:
-            for name in files & VIEWS.keys():
-                content = latest if name == _LATEST else _value(row, name)
-                mtime = getattr(row, VIEWS[name])
-                self._staged.append(Replacement(f"{directory}/{name}", content, mtime, f"{directory}/{STORE}"))
-        except OSError:
-            self.discard()
-            raise
 
-    def publish(self) -> None:
-        for staged in self._staged:
-            staged.publish()
-
-    def discard(self) -> None:
-        for staged in self._staged:
-            staged.discard()
+def doubted_views(row: Session) -> Session:
+    """``row`` as if nobody knew when its views were written: ``settled_views`` then looks into each of them."""
+    return msgspec.structs.replace(row, **dict.fromkeys(VIEWS.values(), 0))
 
 
 def settled_views(directory: str, row: Session, latest: Callable[[], bytes], tick: Callable[[], int]) -> Session:
@@ -72,16 +61,24 @@ def settled_views(directory: str, row: Session, latest: Callable[[], bytes], tic
         found = regular(path)
         if found and found.st_mtime_ns == mtime and found.st_size == _size(row, name):
             continue
-        content = latest() if name == _LATEST else _value(row, name)
         had = found.st_mtime_ns if found else 0
-        if found and read_small(path, len(content)) == content:
-            mtime = max(mtime, had)
-            stamp(path, mtime)
-        else:
-            mtime = mtime if had < mtime else later(had, tick())
-            replace(path, content, mtime)
-        mtimes[field] = mtime
+        content = latest() if name == _LATEST else _value(row, name)
+        stands = found is not None and read_small(path, len(content)) == content
+        mtimes[field] = mtime = _next_mtime(mtime, had, stands, tick)
+        # The row is right without it: a disk that takes no view does not keep the session from being read.
+        with suppress(OSError):
+            if stands:
+                stamp(path, mtime)
+            else:
+                overwrite(path, content, mtime)
     return msgspec.structs.replace(row, **mtimes) if mtimes else row
+
+
+def _next_mtime(known: int, had: int, stands: bool, tick: Callable[[], int]) -> int:
+    """The mtime of a view that should have ``known`` and has ``had``."""
+    if stands:
+        return max(known, had, 1)
+    return known if had < known else later(had, tick())
 
 
 def _value(row: Session, name: str) -> bytes:
