@@ -30,6 +30,8 @@ class TreeOperations(NameOperations):
         if entry is None:
             return self._create_temporary(directory, text, flags, ctx)
         if self._tree.present(entry):
+            if flags & os.O_EXCL:
+                raise FUSEError(errno.EEXIST)
             return self._open(entry, flags, ctx, inode_of(entry.node)), self._known(entry)
         if not entry.row.creatable:
             raise FUSEError(errno.EACCES)
@@ -65,7 +67,11 @@ class TreeOperations(NameOperations):
         node = self._content.target(inode)
         if node.kind is Kind.TEMPORARY:
             return self._open_temporary(self._core.temporaries.get(node.id), flags, ctx)
-        return self._open(self._tree.entry(node), flags, ctx, inode)
+        entry = self._tree.entry(node)
+        if not self._tree.present(entry):
+            # The kernel had a name that is gone: it looks again, and then makes the file if it was to.
+            raise FUSEError(errno.ESTALE)
+        return self._open(entry, flags, ctx, inode)
 
     def _open(self, entry: Entry, flags: int, ctx: RequestContext, inode: int) -> FileInfo:
         check_space(entry.access, ctx.uid)
@@ -85,6 +91,7 @@ class TreeOperations(NameOperations):
     def _opened(self, handle: Handle, *, direct: bool) -> FileInfo:
         number = self._new_handle()
         self._handles[number] = handle
+        self._core.kernel.watch(inode_of(handle.node), handle.watcher)
         return FileInfo(fh=number, direct_io=direct, keep_cache=not direct)
 
     async def read(self, fh: int, off: int, size: int) -> bytes:
@@ -100,10 +107,11 @@ class TreeOperations(NameOperations):
         await self._handles[fh].fsync()
 
     async def release(self, fh: int) -> None:
-        self._handles.pop(fh).release()
+        handle = self._handles.pop(fh)
+        self._core.kernel.unwatch(inode_of(handle.node), handle.watcher)
+        handle.release()
 
     async def poll(self, inode: int, fh: int, poll_handle: pyfuse3.PollHandle | None, ctx: RequestContext) -> int:
         """Always readable and writable; ``POLLPRI`` when the file grew since this handle last asked (spec 1.10)."""
-        handle = self._handles[fh]
-        self._core.kernel.watch(inode_of(self._content.target(inode)), handle.watcher)
-        return ALWAYS_READY | select.POLLPRI if handle.watcher.ask(poll_handle) else ALWAYS_READY
+        grew = self._handles[fh].watcher.ask(poll_handle)
+        return ALWAYS_READY | select.POLLPRI if grew else ALWAYS_READY

@@ -139,7 +139,7 @@ class KernelCache:
 
 
 class Watcher:
-    """One open handle's side of poll(2): whether its file grew since it last asked (spec 1.10)."""
+    """One open handle's side of poll(2): whether its file grew since it was opened or last asked (spec 1.10)."""
 
     def __init__(self) -> None:
         self._grew = False

@@ -68,7 +68,6 @@ class Handle:
 
     def release(self) -> None:
         """The last copy is closed."""
-        self.core.kernel.unwatch(self.inode, self.watcher)
 
 
 class Writer(Handle):
