@@ -6,12 +6,14 @@ daemon's alone (0700). What the kernel may do in a root is up to its own owner, 
 Used by the FUSE thread only.
 """
 
+import errno
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from ctxfs.files.passthrough_calls import RENAME_NOREPLACE, read_entries, rename
 from ctxfs.files.passthrough_inodes import Inode
-from ctxfs.files.passthrough_tree import DiskTree, leaf, stale, through
+from ctxfs.files.passthrough_tree import DiskTree, leaf, through
 
 _DOTS = (b".", b"..")
 
@@ -25,14 +27,24 @@ class Roots:
 
     def find(self, key: str) -> Inode:
         """The root called ``key``; ``FileNotFoundError`` if the disk has none."""
-        root = self._found.get(key)
-        if root is None:
-            root = self._tree.base
-            for name in _parts(key):
-                root, _ = self._tree.look_up(root, name)
-            root.lookups += 1
-            self._found[key] = root
-        return root
+        if key not in self._found:
+            with self._reached(_parts(key)) as root:
+                if not root.is_directory:
+                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+                root.lookups += 1
+                self._found[key] = root
+        return self._found[key]
+
+    @contextmanager
+    def _reached(self, parts: list[bytes]) -> Iterator[Inode]:
+        """A directory by its path below the base, for the time of the block."""
+        inode = self._tree.base
+        try:
+            for name in parts:
+                inode, _ = self._tree.look_up(inode, name)
+            yield inode
+        finally:
+            self._tree.forget(inode, 0)
 
     def make(self, key: str, uid: int, gid: int, mode: int) -> Inode:
         """Makes a root and what is missing above it; an existing one stays as it is (safe to repeat after a crash).
@@ -40,12 +52,10 @@ class Roots:
         A uid or gid of -1 is that of the daemon.
         """
         *above, name = _parts(key)
-        parent = self._tree.base
-        for part in above:
-            with suppress(FileExistsError):
+        for depth, part in enumerate(above):
+            with self._reached(above[:depth]) as parent, suppress(FileExistsError):
                 os.mkdir(part, 0o700, dir_fd=self._tree.directory(parent))
-            parent, _ = self._tree.look_up(parent, part)
-        with suppress(FileExistsError):
+        with self._reached(above) as parent, suppress(FileExistsError):
             _make_owned(self._tree.directory(parent), name, uid, gid, mode)
         return self.find(key)
 
@@ -63,20 +73,18 @@ class Roots:
     def remove(self, key: str) -> None:
         """Removes an empty root, and what is empty above it; ``OSError(ENOTEMPTY)`` if something is in it."""
         root = self.find(key)
-        above = self._remove_empty(root)
+        parts = _parts(key)
+        self._remove_empty(parts)
         del self._found[key]
         self._tree.forget(root, 1)
         with suppress(OSError):
-            while above is not self._tree.base:
-                above = self._remove_empty(above)
+            while parts := parts[:-1]:
+                self._remove_empty(parts)
 
-    def _remove_empty(self, directory: Inode) -> Inode:
-        parent, name = directory.parent, directory.name
-        if parent is None:
-            raise stale()
-        with self._tree.unlinking(parent, name):
+    def _remove_empty(self, parts: list[bytes]) -> None:
+        *above, name = parts
+        with self._reached(above) as parent, self._tree.unlinking(parent, name):
             os.rmdir(name, dir_fd=self._tree.directory(parent))
-        return parent
 
 
 def _parts(key: str) -> list[bytes]:

@@ -9,13 +9,17 @@ from tests.posix import (
     cases_data,
     cases_names,
     cases_open,
+    cases_random,
     cases_rename,
     cases_rights,
     cases_special,
     table,
 )
 
-GROUPS = (cases_open, cases_data, cases_names, cases_rename, cases_rights, cases_attributes, cases_special)
+GROUPS = (
+    *(cases_open, cases_data, cases_names, cases_rename, cases_rights, cases_attributes, cases_special),
+    cases_random,
+)
 
 
 class Difference(NamedTuple):

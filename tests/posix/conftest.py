@@ -15,34 +15,37 @@ from tests.loop_disk import loop_disk
 from tests.posix.cases import OWNER
 from tests.posix.serve import KEY
 
-DISK_SIZE = 1 << 30
-
 
 class Place(NamedTuple):
-    """``mount`` shows ``disk`` (a directory below ``base``); ``plain`` is a directory like any other."""
+    """``mount`` shows ``disk`` (a directory below ``base``); ``plain`` is a directory like any other.
+
+    ``server`` is the pid of the process that serves the mount.
+    """
 
     base: Path
     disk: Path
     mount: Path
     plain: Path
+    server: int
 
 
 @contextmanager
-def mounted(uid: int) -> Iterator[Place]:
+def mounted(uid: int, size: int = 1 << 30) -> Iterator[Place]:
     """A disk of its own, so that a busy machine's journal does not hold the table up."""
-    with loop_disk(DISK_SIZE) as loop:
+    with loop_disk(size) as loop:
         top = loop.mountpoint
         top.parent.chmod(0o755)
         for directory in ("store", "mount", "plain"):
             (top / directory).mkdir(mode=0o755)
             os.chown(top / directory, uid, uid)
         base = top / "store" / "disk"
-        with _served(base, top / "mount", uid):
-            yield Place(base, base / KEY, top / "mount", top / "plain")
+        with served(base, top / "mount", uid) as server:
+            yield Place(base, base / KEY, top / "mount", top / "plain", server)
 
 
 @contextmanager
-def _served(base: Path, mountpoint: Path, uid: int) -> Iterator[None]:
+def served(base: Path, mountpoint: Path, uid: int) -> Iterator[int]:
+    """A mount as long as the block takes, and its server's pid."""
     command = [sys.executable, "-m", "tests.posix.serve", str(base), str(mountpoint), str(uid)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -50,7 +53,7 @@ def _served(base: Path, mountpoint: Path, uid: int) -> Iterator[None]:
         if server.stdout.readline() != "mounted\n":
             raise RuntimeError(server.stderr.read())
         try:
-            yield
+            yield server.pid
         finally:
             subprocess.run(["umount", str(mountpoint)], check=True)
             errors = server.stderr.read()
