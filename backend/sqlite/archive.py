@@ -41,7 +41,7 @@ class Archive(Index):
         row = self._require_directory(directory)
         if self._database.one(_HELD, directory) is not None:
             raise NotEmpty(f"{row.name} is not empty")
-        self._database.run("DELETE FROM archive_directory WHERE id = ?", directory)
+        self._database.run("DELETE FROM archive_directory WHERE id = ?", (directory,))
         if row.parent is not None:
             self._touch_directory(row.parent)
 
@@ -54,18 +54,18 @@ class Archive(Index):
         if row.state == "active" or row.name in ("default", self._require_owner(row.owner).current):
             raise Busy("an active, default or current session is not archived")
         self._refuse_taken(target.space, directory, row.name)
-        self._database.run("UPDATE session SET archive = ? WHERE id = ?", directory, session)
+        self._database.run("UPDATE session SET archive = ? WHERE id = ?", (directory, session))
         removed = self._unlist(row.owner, row)
         self._touch_directory(directory)
         del self._sessions[session]
         return removed
 
     def archived_session(self, directory: int, name: str) -> Session | None:
-        return rows.made(Session, self._database.one(f"{rows.SESSION} WHERE archive = ? AND name = ?", directory, name))
+        return rows.made(Session, self._database.one(rows.ARCHIVED_SESSION, directory, name))
 
     def archived_sessions(self, directory: int, after: int = 0, limit: int = 1000) -> Sequence[Session]:
-        where = "INDEXED BY session_archived_page WHERE archive = ? AND id > ? ORDER BY id LIMIT ?"
-        return [Session(*row) for row in self._database.all(f"{rows.SESSION} {where}", directory, after, limit)]
+        page = self._database.all(rows.ARCHIVED_SESSIONS, directory, after, limit)
+        return [Session(*row) for row in page]
 
     def _refuse_taken(self, space: str, parent: int | None, name: str) -> None:
         taken = parent is not None and self.archived_session(parent, name) is not None

@@ -42,7 +42,7 @@ class Core:
     def session_by_id(self, session: int) -> Session | None:
         known = self._sessions.get(session)
         if known is None:
-            known = rows.made(Session, self._database.one(f"{rows.SESSION} WHERE id = ?", session))
+            known = rows.made(Session, self._database.one(rows.SESSION_BY_ID, session))
             if known is not None:
                 self._remember(known)
         return known
@@ -81,7 +81,7 @@ class Core:
     def _touch_directory(self, directory: int) -> None:
         """An archive directory whose names changed."""
         self._database.run(
-            "UPDATE archive_directory SET mtime = max(mtime + 1, ?) WHERE id = ?", self._clock(), directory
+            "UPDATE archive_directory SET mtime = max(mtime + 1, ?) WHERE id = ?", (self._clock(), directory)
         )
 
 
@@ -91,15 +91,24 @@ def atomic(change: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[C, P]
     Where the disk is full it is tried again after the -wal's room was made usable, since that may be all it needs.
     """
 
+    def attempt(self: C, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        database = self._database
+        database.begin()
+        try:
+            result = change(self, *args, **kwargs)
+        except BaseException as error:
+            database.rollback_for(error)
+            raise
+        database.commit()
+        return result
+
     @functools.wraps(change)
     def committed(self: C, /, *args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            with self._database.transaction:
-                return change(self, *args, **kwargs)
+            return attempt(self, *args, **kwargs)
         except StoreFull:
             self._durability.reclaim()
-        with self._database.transaction:
-            return change(self, *args, **kwargs)
+        return attempt(self, *args, **kwargs)
 
     return committed
 

@@ -1,15 +1,14 @@
 """The one connection to ctxfs.db that reads and writes for the store: statements, transactions, disk errors.
 
-Belongs to the thread that uses the store; nothing here waits for the disk. Every commit is one ``with
-database.transaction`` block; a failing one is rolled back, its caches are forgotten (``forget``) and the error of
-SQLite becomes a ``StoreFull`` or ``StoreFailed``, which ``failure`` remembers until a later commit succeeds.
+Belongs to the thread that uses the store; nothing here waits for the disk. A transaction that fails is rolled back,
+what was remembered of it is forgotten (``forget``), and the error of SQLite becomes a ``StoreFull`` or
+``StoreFailed``, which ``failure`` keeps until a later commit succeeds.
 """
 
 import contextlib
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import Any, TypeVar
 
 from backend.errors import StoreFailed, StoreFull
@@ -32,6 +31,7 @@ def connect(database: str, *, uri: bool = False) -> sqlite3.Connection:
         uri=uri,
     )
     connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
     # Deleted text is overwritten wherever that costs no extra page.
     connection.execute("PRAGMA secure_delete = FAST").fetchall()
     return connection
@@ -53,8 +53,9 @@ class Database:
         self.committed = 0
         self.forget: Callable[[], None] = lambda: None
         self.failure: str | None = None
-        self.transaction = _Transaction(self)
         self.connection = connection
+        self.run: Callable[..., sqlite3.Cursor] = connection.execute
+        """A statement of a transaction, with its values in a tuple; errors are mapped where the transaction ends."""
         self._changes = 0
         self._gate: threading.Event | None = None
 
@@ -71,13 +72,9 @@ class Database:
         except sqlite3.Error as error:
             raise self._failed(error) from error
 
-    def run(self, sql: str, *values: Any) -> sqlite3.Cursor:
-        """A statement of a transaction; its errors are mapped where the transaction ends."""
-        return self.connection.execute(sql, values)
-
     def insert(self, sql: str, *values: Any) -> int:
         """Like ``run``; the new row's id."""
-        row = self.connection.execute(sql, values).lastrowid
+        row = self.run(sql, values).lastrowid
         assert row is not None
         return row
 
@@ -132,19 +129,3 @@ class Database:
         """Notes a failure of the disk for ``status``."""
         self.failure = str(failure)
         return failure
-
-
-class _Transaction:
-    """``with database.transaction:`` — BEGIN IMMEDIATE, then COMMIT, or ROLLBACK where the block raises."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def __enter__(self) -> None:
-        self._database.begin()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if error is None:
-            self._database.commit()
-        else:
-            self._database.rollback_for(error)

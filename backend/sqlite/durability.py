@@ -43,6 +43,10 @@ RESERVE_BYTES = 512 << 10
 INDEX_BYTES = 128 << 10
 """Room that is left to -shm, which is mapped memory: where its pages find none, the process dies of SIGBUS."""
 
+_ASIDE_BYTES = 16 << 10
+"""What an append of little writes beside its payload: some pages."""
+_ROOM_LIMIT = 16 << 20
+"""The disk is asked again at the latest when so much was written, as others fill it too."""
 _HEADER_SIZE = 32
 _FRAME_HEADER_SIZE = 24
 _SALTS = slice(16, 24)
@@ -58,6 +62,7 @@ class Durability:
         self._database = database
         self._synced = 0
         self._lost = False
+        self._room = 0
         self._syncs = threading.Lock()
         self._side_lock = threading.Lock()
         self._side = connect(str(path))
@@ -89,10 +94,14 @@ class Durability:
 
     def require_room(self, payload: int) -> None:
         """Refuses (``StoreFull``) what would leave no room to write the -wal back; for the store's thread."""
-        free, kept = self._free(), payload + RESERVE_BYTES
-        if free >= os.fstat(self._wal).st_size + 2 * kept + INDEX_BYTES or free >= self._needed(kept):
+        self._room -= payload + _ASIDE_BYTES
+        if self._room > 0:
             return
-        if not self.reclaim() or self._free() < self._needed(kept):
+        kept = payload + RESERVE_BYTES
+        room = self._free() - os.fstat(self._wal).st_size - 2 * kept - INDEX_BYTES
+        if room > 0:
+            self._room = min(room // 4, _ROOM_LIMIT)
+        elif self._free() < self._needed(kept) and not (self.reclaim() and self._free() >= self._needed(kept)):
             raise StoreFull("the disk of the store is full, nothing was stored: free some space")
 
     def reclaim(self) -> bool:
@@ -130,7 +139,8 @@ class Durability:
             os.fdatasync(self._wal)
         except OSError as error:
             self._lost = True
-            raise StoreFailed(f"the disk of the store failed: {error.strerror}") from error
+            failure = StoreFailed(f"the disk of the store failed: {error.strerror}")
+            raise self._database.remember(failure) from error
 
     def _write_back(self) -> None:
         with self._side_lock:

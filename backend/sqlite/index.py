@@ -53,7 +53,7 @@ class Index(Spaces):
     @atomic
     def remove_mapping(self, mapping: int) -> None:
         found(self.mapping_by_id(mapping), "mapping")
-        self._database.run("DELETE FROM mapping WHERE id = ?", mapping)
+        self._database.run("DELETE FROM mapping WHERE id = ?", (mapping,))
 
     def _live(self, owner: int, name: str) -> int:
         sql = "SELECT id FROM session WHERE owner = ? AND name = ? AND archive IS NULL"
@@ -62,12 +62,12 @@ class Index(Spaces):
 
     def _set_current(self, owner: int, name: str | None) -> None:
         sql = "UPDATE owner SET current = ?, current_mtime = max(current_mtime + 1, ?) WHERE id = ?"
-        self._database.run(sql, name, self._clock(), owner)
+        self._database.run(sql, (name, self._clock(), owner))
 
     def _list_new(self, owner: int, session: Session) -> None:
         """A session that was made: it is on top of the list, and current where none is."""
         now, growth = self._clock(), len(session.name) + 1
-        self._database.run(_GROW_LIST, growth, now, now, owner)
+        self._database.run(_GROW_LIST, (growth, now, now, owner))
         if self._require_owner(owner).current is None:
             self._set_current(owner, session.name)
         self._tops[owner] = session.id
@@ -78,8 +78,8 @@ class Index(Spaces):
         """A session that was appended to; whether the list changed."""
         if self._top(owner) == session.id:
             return False
-        self._database.run("UPDATE session SET listed = ? WHERE id = ?", session.seq, session.id)
-        self._database.run("UPDATE owner SET list_mtime = max(list_mtime + 1, ?) WHERE id = ?", self._clock(), owner)
+        self._database.run("UPDATE session SET listed = ? WHERE id = ?", (session.seq, session.id))
+        self._database.run("UPDATE owner SET list_mtime = max(list_mtime + 1, ?) WHERE id = ?", (self._clock(), owner))
         self._tops[owner] = session.id
         return True
 
@@ -93,12 +93,12 @@ class Index(Spaces):
     def _unlist(self, owner: int, session: Session) -> Removed:
         """A live session that goes away: takes it and what leads to it out of the index."""
         now, growth = self._clock(), -len(session.name) - 1
-        self._database.run(_GROW_LIST, growth, now, now, owner)
+        self._database.run(_GROW_LIST, (growth, now, now, owner))
         self._tops.pop(owner, None)
         gone: list[tuple[IndexKind, str]] = self._database.run(
-            "DELETE FROM mapping WHERE session = ? AND kind <> 'by-cwd' RETURNING kind, key", session.id
+            "DELETE FROM mapping WHERE session = ? AND kind <> 'by-cwd' RETURNING kind, key", (session.id,)
         ).fetchall()
-        self._database.run("UPDATE session SET cwd_key = NULL WHERE id = ?", session.id)
+        self._database.run("UPDATE session SET cwd_key = NULL WHERE id = ?", (session.id,))
         changed: list[tuple[IndexKind, str]] = []
         if key := listed_key(session):
             change = self._remap(owner, key)
@@ -109,7 +109,7 @@ class Index(Spaces):
     def _move_cwd(self, before: Session, after: Session) -> dict[str, Change]:
         """A session that recorded a cwd: stores it, and what that changed in by-cwd."""
         key = cwd_key(after.cwd)
-        self._database.run(rows.UPDATE_CWD, after.cwd, after.cwd_seq, after.cwd_mtime, key, after.id)
+        self._database.run(rows.UPDATE_CWD, (after.cwd, after.cwd_seq, after.cwd_mtime, key, after.id))
         if after.owner is None:
             return {}
         keys = dict.fromkeys(name for name in (listed_key(before), key) if name is not None)
@@ -122,20 +122,20 @@ class Index(Spaces):
         if holder is not None:
             return self._map(owner, "by-cwd", key, holder[0])
         sql = "DELETE FROM mapping WHERE owner = ? AND kind = 'by-cwd' AND key = ?"
-        return "gone" if self._database.run(sql, owner, key).rowcount else None
+        return "gone" if self._database.run(sql, (owner, key)).rowcount else None
 
     def _map(self, owner: int, kind: IndexKind, key: str, session: int) -> Change | None:
         sql = "SELECT id, session FROM mapping WHERE owner = ? AND kind = ? AND key = ?"
         old = self._database.one(sql, owner, kind, key)
         if old is None:
             sql = "INSERT INTO mapping (owner, kind, key, session, mtime) VALUES (?, ?, ?, ?, ?)"
-            self._database.run(sql, owner, kind, key, session, self._clock())
+            self._database.run(sql, (owner, kind, key, session, self._clock()))
             return "new"
         id, leads_to = old
         if leads_to == session:
             return None
         sql = "UPDATE mapping SET session = ?, mtime = max(mtime + 1, ?) WHERE id = ?"
-        self._database.run(sql, session, self._clock(), id)
+        self._database.run(sql, (session, self._clock(), id))
         return "changed"
 
 

@@ -130,20 +130,21 @@ class Logs:
     def append(self, log: int, tail: Tail, lines: Sequence[Line], times: Sequence[int]) -> Tail:
         """Stores lines behind ``tail``, the log's own; the new one."""
         if tail.segment is not None and tail.size + segments.packed_size(lines) <= segments.ROW_LIMIT:
-            return self._extend(tail, tail.segment, lines, times)
+            return self._extend(tail, lines, times)
         for chunk in segments.chunks(lines):
             tail = self._begin(log, tail, segments.pack(lines[chunk], times[chunk]))
         return tail
 
-    def _extend(self, tail: Tail, segment: int, lines: Sequence[Line], times: Sequence[int]) -> Tail:
-        _, size, begin, end = tail
+    def _extend(self, tail: Tail, lines: Sequence[Line], times: Sequence[int]) -> Tail:
+        """Adds to the last row."""
+        segment, size, begin, end = tail
         messages, events = end.messages - begin.messages, end.events - begin.events
         part = segments.pack(lines, times, messages, events)
         if (part.messages and not messages) or (part.events and not events):
             starts = (end.messages if part.messages else None, end.events if part.events else None)
-            self._database.run(_EXTEND_AND_START, *part, *starts, segment)
+            self._database.run(_EXTEND_AND_START, (*part, *starts, segment))
         else:
-            self._database.run(_EXTEND, *part, segment)
+            self._database.run(_EXTEND, (*part, segment))
         return Tail(segment, size + part.size, begin, segments.after(end, part))
 
     def _begin(self, log: int, tail: Tail, part: Part) -> Tail:
@@ -160,14 +161,14 @@ class Logs:
         rows = list(reversed(self._sizes_from(log, start)))
         for run in segments.joinable([size for _, size in rows]):
             first, *_, last = (n for n, _ in rows[run])
-            found = self._database.run(_PARTS, log, first, last).fetchall()
+            found = self._database.run(_PARTS, (log, first, last)).fetchall()
             starts = [next((row[column] for row in found if row[column] is not None), None) for column in (0, 1)]
             part = segments.join([Part(*row[2:]) for row in found])
-            self._database.run("DELETE FROM segment WHERE log = ? AND n > ? AND n <= ?", log, first, last)
-            self._database.run(_REPLACE, *starts, *part, log, first)
+            self._database.run("DELETE FROM segment WHERE log = ? AND n > ? AND n <= ?", (log, first, last))
+            self._database.run(_REPLACE, (*starts, *part, log, first))
 
     def _sizes_from(self, log: int, start: int) -> list[tuple[int, int]]:
-        cursor = self._database.run(_SIZES, log)
+        cursor = self._database.run(_SIZES, (log,))
         found: list[tuple[int, int]] = []
         for n, at, size in cursor:
             if at < start:

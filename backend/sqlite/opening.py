@@ -34,7 +34,6 @@ QUICK_CHECK_LIMIT = 32 << 20
 _SETTINGS = (
     "journal_mode = WAL",
     "synchronous = NORMAL",
-    "wal_autocheckpoint = 0",
     # KiB. More would not make reads faster: what is not here is in the kernel's page cache.
     "cache_size = -16384",
     # A -wal that one big transaction has made longer is cut back to that when it begins anew.
@@ -128,7 +127,7 @@ def _lock(path: Path) -> tuple[int, Callable[[], None]]:
 
 
 def _refuse_unwritable(path: Path) -> None:
-    if not os.access(path, os.W_OK | os.X_OK):
+    if not os.access(path, os.W_OK | os.X_OK, effective_ids=True):
         raise StoreReadOnly(f"the directory {path} cannot be written")
     with contextlib.suppress(FileNotFoundError):
         os.close(os.open(path / DATABASE, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW))

@@ -25,6 +25,12 @@ MAPPING = (
 _SESSION_FIELDS = tuple(field for field in Session.__struct_fields__ if field != "fault")
 _EXTRA_FIELDS = ("listed", "cwd_key", "format_version", "delegation_depth", "title", "origin")
 SESSION = f"SELECT {', '.join(_SESSION_FIELDS)} FROM session"
+SESSION_BY_ID = f"{SESSION} WHERE id = ?"
+SESSION_BY_NAME = f"{SESSION} WHERE owner = ? AND name = ? AND archive IS NULL"
+SESSION_BY_SESSION_ID = f"{SESSION} WHERE session_id = ?"
+LIVE_SESSIONS = f"{SESSION} INDEXED BY session_page WHERE owner = ? AND archive IS NULL AND id > ? ORDER BY id LIMIT ?"
+ARCHIVED_SESSION = f"{SESSION} WHERE archive = ? AND name = ?"
+ARCHIVED_SESSIONS = f"{SESSION} INDEXED BY session_archived_page WHERE archive = ? AND id > ? ORDER BY id LIMIT ?"
 INSERT_SESSION = "INSERT INTO session ({}) VALUES ({})".format(
     ", ".join((*_SESSION_FIELDS, *_EXTRA_FIELDS)), ", ".join("?" * (len(_SESSION_FIELDS) + len(_EXTRA_FIELDS)))
 )

@@ -67,14 +67,23 @@ BEGINNING = Checkpoint()
 def pack(lines: Sequence[Line], times: Sequence[int], messages: int = 0, events: int = 0) -> Part:
     """The lines as they are added to a row that holds so many bytes of each stream."""
     at = [messages, events]
-    entries, data = bytearray(), [bytearray(), bytearray()]
+    entries: list[bytes] = []
+    data: tuple[list[bytes], list[bytes]] = ([], [])
     for line, time in zip(lines, times, strict=True):
         stream = _STREAM_FLAG[line.stream]
-        entries += _RECORD.pack(time, at[stream], _flags(line))
-        data[stream] += line.raw
-        data[stream] += b"\n"
+        flags = stream | _KIND_FLAG[line.kind]
+        if line.latest_size is not None:
+            flags |= _LATEST
+        if line.state is not None:
+            flags |= _STATE
+        if line.cwd is not None:
+            flags |= _CWD
+        if line.meta is not None:
+            flags |= _META
+        entries.append(_RECORD.pack(time, at[stream], flags))
+        data[stream].append(line.raw + b"\n")
         at[stream] += len(line.raw) + 1
-    return Part(bytes(entries), bytes(data[0]), bytes(data[1]))
+    return Part(b"".join(entries), b"".join(data[0]), b"".join(data[1]))
 
 
 def packed_size(lines: Sequence[Line]) -> int:
@@ -136,17 +145,6 @@ def unpack(part: Part, first_n: int, start: int, stop: int) -> Iterator[Row]:
     for n, (time, at, flags) in zip(range(first_n + low, first_n + high), _records(part, low), strict=False):
         data = part.events if flags & 1 else part.messages
         yield Row(n, time, _KINDS[flags >> 1 & 3], _STREAMS[flags & 1], data[at : data.index(b"\n", at)])
-
-
-def _flags(line: Line) -> int:
-    return (
-        _STREAM_FLAG[line.stream]
-        | _KIND_FLAG[line.kind]
-        | (0 if line.latest_size is None else _LATEST)
-        | (0 if line.state is None else _STATE)
-        | (0 if line.cwd is None else _CWD)
-        | (0 if line.meta is None else _META)
-    )
 
 
 def _records(part: Part, first: int = 0) -> Iterator[tuple[int, int, int]]:

@@ -21,12 +21,10 @@ class Sessions(Archive):
     """Live and archived sessions."""
 
     def session(self, owner: int, name: str) -> Session | None:
-        sql = f"{rows.SESSION} WHERE owner = ? AND name = ? AND archive IS NULL"
-        return rows.made(Session, self._database.one(sql, owner, name))
+        return rows.made(Session, self._database.one(rows.SESSION_BY_NAME, owner, name))
 
     def sessions(self, owner: int, after: int = 0, limit: int = 1000) -> Sequence[Session]:
-        where = "INDEXED BY session_page WHERE owner = ? AND archive IS NULL AND id > ? ORDER BY id LIMIT ?"
-        page = [Session(*row) for row in self._database.all(f"{rows.SESSION} {where}", owner, after, limit)]
+        page = [Session(*row) for row in self._database.all(rows.LIVE_SESSIONS, owner, after, limit)]
         if not page:
             self._require_owner(owner)
         return page
@@ -57,8 +55,8 @@ class Sessions(Archive):
             removed = self._unlist(row.owner, row)
             if self._require_owner(row.owner).current == row.name:
                 self._set_current(row.owner, None)
-        self._database.run("DELETE FROM session WHERE id = ?", session)
-        self._database.run("INSERT INTO unused_log (log) VALUES (?)", session)
+        self._database.run("DELETE FROM session WHERE id = ?", (session,))
+        self._database.run("INSERT INTO unused_log (log) VALUES (?)", (session,))
         sweep(self._database.connection)
         self._sessions.pop(session, None)
         self._tails.pop(session, None)
@@ -103,13 +101,13 @@ class Sessions(Archive):
         self._require_session(session)
         old = self._database.one("SELECT mtime FROM snapshot WHERE session = ? AND name = ?", session, name)
         snapshot = Snapshot(name, len(content), later(old[0] if old else 0, self._clock()))
-        self._database.run(_WRITE_SNAPSHOT, session, name, snapshot.mtime, content)
+        self._database.run(_WRITE_SNAPSHOT, (session, name, snapshot.mtime, content))
         return snapshot
 
     @atomic
     def remove_snapshot(self, session: int, name: str) -> None:
         sql = "UPDATE snapshot SET content = NULL WHERE session = ? AND name = ? AND content IS NOT NULL"
-        found(self._database.run(sql, session, name).rowcount or None, "snapshot")
+        found(self._database.run(sql, (session, name)).rowcount or None, "snapshot")
 
     # making sessions, inside a transaction
 
@@ -128,7 +126,7 @@ class Sessions(Archive):
         )
 
     def _insert(self, session: Session, header: SessionHeader) -> Session:
-        self._database.run(rows.INSERT_SESSION, *rows.new_session(session, listed_key(session), header))
+        self._database.run(rows.INSERT_SESSION, rows.new_session(session, listed_key(session), header))
         self._remember(session)
         if session.owner is not None:
             self._list_new(session.owner, session)
@@ -183,7 +181,7 @@ class Sessions(Archive):
 
     def _find(self, session_id: str) -> Session | None:
         try:
-            row = self._database.one(f"{rows.SESSION} WHERE session_id = ?", session_id)
+            row = self._database.one(rows.SESSION_BY_SESSION_ID, session_id)
         except UnicodeEncodeError:
             # A lone surrogate is in no stored id.
             return None

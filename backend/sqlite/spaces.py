@@ -31,7 +31,7 @@ class Spaces(Core):
     def change_space(self, name: str, uid: int, gid: int, mode: int) -> Space:
         space = found(self.space(name), "space")
         values = (uid, gid, mode, later(space.mtime, self._clock()))
-        self._database.run("UPDATE space SET uid = ?, gid = ?, mode = ?, mtime = ? WHERE id = ?", *values, space.id)
+        self._database.run("UPDATE space SET uid = ?, gid = ?, mode = ?, mtime = ? WHERE id = ?", (*values, space.id))
         return Space(space.id, name, *values)
 
     @atomic
@@ -40,7 +40,7 @@ class Spaces(Core):
         held = "SELECT 1 FROM owner WHERE space = ?1 UNION ALL SELECT 1 FROM archive_directory WHERE space = ?1 LIMIT 1"
         if self._database.one(held, name) is not None:
             raise NotEmpty(f"{name} holds an agent, a model or archived sessions")
-        self._database.run("DELETE FROM space WHERE id = ?", space.id)
+        self._database.run("DELETE FROM space WHERE id = ?", (space.id,))
 
     def owner(self, space: str, kind: OwnerKind, name: str) -> Owner | None:
         where = "WHERE space = ? AND kind = ? AND name = ?"
@@ -69,7 +69,7 @@ class Spaces(Core):
         if self._database.one(live, owner) is not None:
             raise NotEmpty(f"{row.kind} {row.name} has sessions")
         # Archived sessions stay, without an owner.
-        self._database.run("DELETE FROM owner WHERE id = ?", owner)
+        self._database.run("DELETE FROM owner WHERE id = ?", (owner,))
         self._sessions.clear()
         self._tops.pop(owner, None)
 
@@ -94,7 +94,7 @@ class Definitions(Core):
     @atomic
     def remove_definition(self, definition: int) -> None:
         self._require_definition(definition)
-        self._database.run("DELETE FROM definition WHERE id = ?", definition)
+        self._database.run("DELETE FROM definition WHERE id = ?", (definition,))
 
     def definition_value(self, definition: int, file: str) -> tuple[bytes, int] | None:
         self._require_definition(definition)
@@ -106,7 +106,7 @@ class Definitions(Core):
     def set_definition_value(self, definition: int, file: str, content: bytes) -> int:
         old = self.definition_value(definition, file)
         mtime = later(old[1] if old else 0, self._clock())
-        self._database.run(_SET_VALUE, definition, file, content, mtime)
+        self._database.run(_SET_VALUE, (definition, file, content, mtime))
         return mtime
 
     def _require_definition(self, definition: int) -> None:

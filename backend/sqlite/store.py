@@ -107,7 +107,7 @@ class SqliteStore(Sessions, Definitions, LogContract):
     def _store(self, after: Session, lines: Sequence[Line], times: Sequence[int]) -> None:
         tail = self._tails.get(after.id) or self._logs.tail(after.id)
         self._tails[after.id] = self._logs.append(after.id, tail, lines, times)
-        self._database.run(rows.UPDATE_SESSION, *rows.appended(after))
+        self._database.run(rows.UPDATE_SESSION, rows.appended(after))
         self._sessions[after.id] = after
 
     def _index(self, before: Session, after: Session, files: frozenset[str]) -> Appended:

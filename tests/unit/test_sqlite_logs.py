@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from backend.sqlite import SqliteStore, logs, segments
+from backend.sqlite import SqliteStore, index, logs, rows, segments
 from backend.store import Append, Line, Session
 from tests.contract.harness import Harness, cd, event, raws, say
 
@@ -238,9 +238,12 @@ def test_the_index_and_a_listing_of_ten_thousand_sessions_page_by_id(tmp_path: P
 @pytest.mark.parametrize(
     "sql",
     [
-        "SELECT id FROM session INDEXED BY session_page WHERE owner = 1 AND archive IS NULL AND id > 5 ORDER BY id",
-        "SELECT id FROM session INDEXED BY session_archived_page WHERE archive = 1 AND id > 5 ORDER BY id",
-        "SELECT id FROM session INDEXED BY session_listed WHERE owner = 1 AND archive IS NULL ORDER BY listed DESC",
+        rows.SESSION_BY_NAME.replace("?", "1"),
+        rows.LIVE_SESSIONS.replace("?", "1"),
+        rows.ARCHIVED_SESSION.replace("?", "1"),
+        rows.ARCHIVED_SESSIONS.replace("?", "1"),
+        f"SELECT name {index._LISTED}".replace("?", "1"),
+        index._HOLDER.replace("?", "1"),
         "SELECT id FROM session ORDER BY created_at DESC, session_id LIMIT 10",
         "SELECT id FROM session WHERE parent = 'x' ORDER BY created_at DESC, session_id LIMIT 10",
         "SELECT id FROM mapping WHERE owner = 1 AND kind = 'by-hash' AND id > 5 ORDER BY id LIMIT 10",

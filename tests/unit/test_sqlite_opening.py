@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import stat
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -91,7 +92,7 @@ def test_an_open_store_is_locked_and_closing_lets_it_go(tmp_path: Path) -> None:
 
 
 def test_a_moved_store_is_whole(closed: Path, tmp_path: Path) -> None:
-    moved = shutil.move(closed, tmp_path / "elsewhere")
+    moved = closed.rename(tmp_path / "elsewhere")
 
     with closing(SqliteStore.open_now(moved)) as store:
         [owner] = store.owners("home/1000", "agent")
@@ -224,13 +225,32 @@ def test_a_read_only_file_system_is_said_to_be_one(closed: Path, tmp_path: Path)
         subprocess.run(["umount", mountpoint], check=True)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.fixture
+def as_user(closed: Path) -> Iterator[Path]:
+    """A closed store of an ordinary user, who runs the test."""
+    uid = os.geteuid() or 12345
+    with tempfile.TemporaryDirectory(prefix="ctxfs-", dir="/var/tmp") as directory:
+        path = Path(shutil.copytree(closed, Path(directory) / "store"))
+        for file in (Path(directory), path, *path.iterdir()):
+            os.chown(file, uid, -1)
+        caller = os.geteuid()
+        os.seteuid(uid)
+        try:
+            yield path
+        finally:
+            path.chmod(0o700)
+            os.seteuid(caller)
+
+
 @pytest.mark.parametrize("name", [".", "ctxfs.db", "lock"])
-def test_files_without_write_permission_are_said_to_be_read_only(closed: Path, name: str) -> None:
-    (closed / name).chmod(0o500)
+def test_files_without_write_permission_are_said_to_be_read_only(as_user: Path, name: str) -> None:
+    (as_user / name).chmod(0o500)
+    before = tree(as_user)
 
     with pytest.raises(StoreReadOnly):
-        SqliteStore.open_now(closed)
+        SqliteStore.open_now(as_user)
+
+    assert tree(as_user) == before
 
 
 def test_a_database_of_an_earlier_format_is_brought_up_to_date(closed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
