@@ -28,6 +28,7 @@ START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 20.0
 SCRATCH = Path("/var/tmp")
 PROJECT = Path(__file__).resolve().parent.parent
+DAEMON = "ctxfs.daemon"
 
 _alive: list["RunningMount"] = []
 
@@ -35,8 +36,9 @@ _alive: list["RunningMount"] = []
 class RunningMount:
     """A daemon that serves ``path`` from ``store``; the same object can be killed and started again."""
 
-    def __init__(self, base: Path, form: Format, options: frozenset[str]) -> None:
+    def __init__(self, base: Path, form: Format, options: frozenset[str], module: str = DAEMON) -> None:
         self.base = base
+        self.module = module
         self.path = base / "ctx"
         self.store = base / "store"
         self.log = base / "daemon.log"
@@ -75,8 +77,9 @@ class RunningMount:
         read_end, write_end = os.pipe()
         plan = Plan(str(self.path), self.store, self.format, self.options, self.base / "run")
         with self.log.open("ab") as log, os.fdopen(read_end, "rb") as ready:
+            interpreter, option, _, *arguments = daemon_command(plan, write_end)
             self.process = subprocess.Popen(
-                daemon_command(plan, write_end),
+                [interpreter, option, self.module, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -129,8 +132,8 @@ class RunningMount:
             if found is not None:
                 probe.abort(found.device[1])
 
-    def remove(self) -> None:
-        """Unmounts whatever is left and deletes the store; never walks into a mount."""
+    def unmount(self) -> None:
+        """Ends the daemon, if it still runs, and unmounts whatever is left."""
         if self.process is not None and self.process.poll() is None:
             self.abort()
             self.process.wait(STOP_TIMEOUT_S)
@@ -138,17 +141,25 @@ class RunningMount:
             if found.fstype == mounts.FSTYPE:
                 self.abort()
             probe.umount(str(self.path), probe.MNT_DETACH)
+
+    def remove(self) -> None:
+        """Unmounts and deletes the store; never walks into a mount."""
+        self.unmount()
         shutil.rmtree(self.base)
 
 
 @contextlib.contextmanager
 def running_mount(
-    form: Format = "sqlite", *, options: frozenset[str] = frozenset(), allow: Sequence[str] = ()
+    form: Format = "sqlite",
+    *,
+    options: frozenset[str] = frozenset(),
+    allow: Sequence[str] = (),
+    module: str = DAEMON,
 ) -> Iterator[RunningMount]:
-    """A fresh store, mounted; what must hold at its end is claimed at its end."""
+    """A fresh store, mounted; what must hold at its end is claimed at its end. ``module`` is run as the daemon."""
     base = Path(tempfile.mkdtemp(prefix="ctxfs-test-", dir=SCRATCH))
     base.chmod(0o755)
-    mount = RunningMount(base, form, options)
+    mount = RunningMount(base, form, options, module)
     mount.allowed.extend(allow)
     try:
         mount.start()
@@ -156,7 +167,7 @@ def running_mount(
         if mount.process is not None and mount.process.poll() is None:
             assert mount.stop() == 0, mount.log.read_text()
             assert mounts.mount_at(str(mount.path)) is None
-        assert mount.complaints() == []
+        assert not (complaints := mount.complaints()), "\n".join(complaints)
     finally:
         if mount in _alive:
             _alive.remove(mount)
