@@ -72,6 +72,7 @@ def guarded_silently(operation: str, handler: Handler, statistics: Statistics) -
             await handler(*args, **kwargs)
         except Exception as error:
             statistics.failed(operation, error)
+            statistics.refused(errno.EIO)
             log.exception("internal error in %s", operation)
 
     return guard  # type: ignore[return-value]

@@ -6,6 +6,7 @@ sends them (design, FUSE facts).
 """
 
 import errno
+import logging
 import threading
 from queue import SimpleQueue
 
@@ -14,6 +15,8 @@ import pyfuse3
 from backend.store import Appended, IndexKind, Removed
 from ctxfs.inodes import Kind, Node, inode_of
 from ctxfs.subjects import Subjects
+
+log = logging.getLogger("ctxfs")
 
 TIMEOUT_S = 3600
 _GONE = (errno.ENOENT, errno.ENODEV, errno.ENOTCONN, errno.EBADF)
@@ -130,12 +133,12 @@ class KernelCache:
 
     def _send_entries(self) -> None:
         while (entry := self._entries.get()) is not None:
-            parent, name = entry
             try:
-                pyfuse3.invalidate_entry(parent, name)
+                pyfuse3.invalidate_entry(*entry)
             except OSError as error:
                 if error.errno not in _GONE:
-                    raise
+                    # The thread must live on: without it no name would be taken from the kernel any more.
+                    log.exception("the kernel did not forget a name")
 
 
 class Watcher:

@@ -1,11 +1,14 @@
 """Primary groups of users. The user database may be slow (LDAP), so a thread of its own asks it (spec 1.8)."""
 
+import logging
 import pwd
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
 from ctxfs.loop import Future, Loop
+
+log = logging.getLogger("ctxfs")
 
 
 def primary_group(uid: int) -> int:
@@ -48,5 +51,10 @@ class Users:
     def _answer(self) -> None:
         while (question := self._questions.get()) is not None:
             uid, answer = question
-            group = self._look_up(uid)
+            try:
+                group = self._look_up(uid)
+            except Exception:
+                # A database that fails must neither end this thread nor keep anybody from a home.
+                log.exception("no answer from the user database for uid %d", uid)
+                group = uid
             self._loop.call_soon_threadsafe(lambda answer=answer, group=group: answer.set(group))  # type: ignore[misc]

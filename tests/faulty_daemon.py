@@ -1,0 +1,55 @@
+"""The daemon with a bug that can be switched on: whatever the file ``fault`` beside the mountpoint names, raises.
+
+Run in place of ``ctxfs.daemon`` (``running_mount(module=…)``). A handler of ``pyfuse3.Operations`` is named as it is
+there, another place where the FUSE thread runs code as in ``PLACES``.
+"""
+
+import functools
+import os
+import pwd
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyfuse3
+
+from backend.sqlite import SqliteStore
+from ctxfs import daemon, fuse_thread
+from ctxfs.boundary import guard_operations
+from ctxfs.kernel_cache import KernelCache
+from ctxfs.statistics import Health, Statistics
+
+PLACES = ("publishing", "commit", "sync", "user database")
+
+
+def raise_if_chosen(name: str) -> None:
+    fault = Path(os.environ["CTX_ROOT"]).parent / "fault"
+    if fault.exists() and fault.read_text() == name:
+        raise RuntimeError(f"planted in {name}")
+
+
+def faulty(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*args: Any, **named: Any) -> Any:
+        raise_if_chosen(name)
+        return function(*args, **named)
+
+    return call
+
+
+def plant_and_guard(operations: pyfuse3.Operations, statistics: Statistics, health: Health) -> None:
+    for name in dir(pyfuse3.Operations):
+        handler = getattr(operations, name)
+        if not name.startswith("_") and callable(handler):
+            setattr(operations, name, faulty(name, handler))
+    guard_operations(operations, statistics, health)
+
+
+if __name__ == "__main__":
+    fuse_thread.guard_operations = plant_and_guard  # type: ignore[attr-defined]
+    KernelCache.appended = faulty("publishing", KernelCache.appended)  # type: ignore[method-assign]
+    SqliteStore.append = faulty("commit", SqliteStore.append)  # type: ignore[method-assign]
+    SqliteStore.sync = faulty("sync", SqliteStore.sync)  # type: ignore[method-assign]
+    pwd.getpwuid = faulty("user database", pwd.getpwuid)
+    sys.exit(daemon.main())
