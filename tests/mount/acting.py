@@ -1,6 +1,7 @@
 """What tests of writing do with a mount, in the words of spec 1: sessions, single calls, refusals."""
 
 import contextlib
+import ctypes
 import errno
 import itertools
 import os
@@ -14,6 +15,9 @@ from ctxfs import control
 from tests.mounting import RunningMount
 from tests.people import ROOT, Person
 
+NOREPLACE, EXCHANGE = 1, 2
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
 _numbers = itertools.count(1)
 
 
@@ -55,6 +59,13 @@ def write_once(path: Path, data: bytes, flags: int = os.O_WRONLY | os.O_APPEND) 
     """One ``open``, one ``write``, one ``close``; what the write returned."""
     with opened(path, flags) as descriptor:
         return os.write(descriptor, data)
+
+
+def renameat2(old: Path, new: Path, flags: int) -> None:
+    """rename with ``NOREPLACE`` or ``EXCHANGE``; 0 is a plain rename."""
+    if _LIBC.renameat2(-100, os.fsencode(old), -100, os.fsencode(new), flags) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 @contextlib.contextmanager

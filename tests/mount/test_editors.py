@@ -5,7 +5,6 @@ has what it had. None may leave anything behind in the listing.
 """
 
 import contextlib
-import ctypes
 import errno
 import os
 import shutil
@@ -17,12 +16,10 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.mount.acting import message, new_session, opened, write_once
+from tests.mount.acting import EXCHANGE, NOREPLACE, message, new_session, opened, renameat2, write_once
 
 A, B, C = message("a"), message("b"), message("c")
 UUID = "0f1e2d3c-4b5a-4697-8877-665544332211"
-NOREPLACE, EXCHANGE = 1, 2
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Edit(NamedTuple):
@@ -135,7 +132,7 @@ def rust_atomic_write(path: Path, content: bytes) -> None:
         os.write(descriptor, content)
         os.fsync(descriptor)
     try:
-        _renameat2(temporary, path, NOREPLACE)
+        renameat2(temporary, path, NOREPLACE)
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.EEXIST):
             raise
@@ -148,7 +145,7 @@ def exchange(path: Path, content: bytes) -> None:
     temporary = _beside(path, b".swap-in")
     temporary.write_bytes(content)
     try:
-        _renameat2(temporary, path, EXCHANGE)
+        renameat2(temporary, path, EXCHANGE)
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.ENOENT):
             raise
@@ -182,12 +179,6 @@ def lock_file_beside(path: Path, content: bytes) -> None:
 
 def _beside(path: Path, name: bytes) -> Path:
     return path.parent / name.decode()
-
-
-def _renameat2(old: Path, new: Path, flags: int) -> None:
-    if _LIBC.renameat2(-100, os.fsencode(old), -100, os.fsencode(new), flags) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
 
 
 def _sync_directory(path: Path) -> None:

@@ -1,6 +1,5 @@
 """Spec 1.4, Temporaries and renames: what programs make beside a file, and what a rename of it does."""
 
-import ctypes
 import errno
 import os
 import subprocess
@@ -10,20 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.mount.acting import entries, message, new_session, opened, refused, write_once
+from tests.mount.acting import (
+    EXCHANGE,
+    NOREPLACE,
+    entries,
+    message,
+    new_session,
+    opened,
+    refused,
+    renameat2,
+    write_once,
+)
 from tests.people import ALICE, BOB, ROOT, Person, outcome
 
 A, B, C = message("a"), message("b"), message("c")
 UUID = "0f1e2d3c-4b5a-4697-8877-665544332211"
-NOREPLACE, EXCHANGE = 1, 2
 MIB = 1 << 20
-_LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-def renameat2(old: Path, new: Path, flags: int) -> None:
-    if _LIBC.renameat2(-100, os.fsencode(old), -100, os.fsencode(new), flags) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
 
 
 def save(path: Path, content: bytes, temporary: str = "tmp-save") -> None:
