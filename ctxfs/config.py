@@ -16,10 +16,17 @@ from ctxfs import logs, stores
 
 SYSTEM_FILE = Path("/etc/ctxfs/config.toml")
 ENVIRONMENT_PREFIX = "CTXFS_"
+OPTION = "option"
 
 
 class ConfigError(CtxError):
     """A setting that is unknown or cannot be so; the message begins with where it stands."""
+
+
+class OptionError(ConfigError):
+    """An option's value that cannot be so."""
+
+    exit_code = 2
 
 
 class Setting(NamedTuple):
@@ -96,7 +103,7 @@ def load(options: Mapping[str, str | int | None], environment: Mapping[str, str]
         values |= _from_file(file)
     values |= _from_environment(environment)
     given = {key: value for key, value in options.items() if value is not None}
-    values |= {key: _checked(key, value, "option") for key, value in given.items()}
+    values |= {key: _checked(key, value, OPTION) for key, value in given.items()}
     return Config(values)
 
 
@@ -137,7 +144,8 @@ def _checked(key: str, value: Any, origin: str) -> Value:
     try:
         return Value(setting.check(value), origin)
     except ValueError as error:
-        raise ConfigError(f"{origin}: {key} {error}") from None
+        kind = OptionError if origin == OPTION else ConfigError
+        raise kind(f"{origin}: {key} {error}") from None
 
 
 def _path(value: Any) -> str:

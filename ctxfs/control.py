@@ -15,6 +15,19 @@ from backend.errors import CtxError
 _MAX_ANSWER_BYTES = 1 << 20
 
 
+class Figures(msgspec.Struct, frozen=True):
+    """The answer to ``status``: counters of the mount, ``bytes`` on disk; ``finished``: the mount is served no more."""
+
+    requests: dict[str, int]
+    errors: dict[str, int]
+    dropped_rests: int
+    last_error: str | None
+    sessions: int
+    homes: int
+    bytes: int
+    finished: bool
+
+
 class ControlError(CtxError):
     """The daemon did not answer, or answered with an error."""
 
@@ -35,3 +48,11 @@ def ask(path: Path, operation: str, timeout_s: float) -> dict[str, Any]:
     if "error" in answer:
         raise ControlError(f"the daemon refused {operation!r}: {answer['error']}")
     return answer
+
+
+def figures(path: Path, timeout_s: float) -> Figures:
+    """What a daemon says of itself (``ControlError``: nothing, or nonsense)."""
+    try:
+        return msgspec.convert(ask(path, "status", timeout_s), Figures)
+    except msgspec.ValidationError as error:
+        raise ControlError(f"the daemon answered 'status' with nonsense: {error}") from error

@@ -18,11 +18,13 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as package_version
 from typing import Any
 
+import msgspec
 import trio
 
 from backend.errors import CtxError, StoreFailed
 from backend.store import StoreStatus
 from ctxfs import control_server, logs, mounts, probe, stores
+from ctxfs.control import Figures
 from ctxfs.fuse_thread import FuseThread
 from ctxfs.options import fuse_options
 from ctxfs.plan import Plan, parse_command
@@ -128,7 +130,9 @@ class Daemon:
     def _handlers(self) -> Mapping[str, control_server.Handler]:
         async def status() -> Mapping[str, Any]:
             store = await trio.to_thread.run_sync(self.fuse.store_status().result, STATUS_TIMEOUT_S)
-            return _figures(self.fuse.statistics(), store) | {"finished": self._finished.is_set()}
+            figures = _figures(self.fuse.statistics(), store, self._finished.is_set())
+            answer: dict[str, Any] = msgspec.to_builtins(figures)
+            return answer
 
         async def sync() -> Mapping[str, Any]:
             await trio.to_thread.run_sync(self.store.sync)
@@ -165,17 +169,18 @@ class Daemon:
                 log.warning("maintenance failed, trying again: %s", error)
 
 
-def _figures(counted: Statistics, store: StoreStatus) -> dict[str, Any]:
+def _figures(counted: Statistics, store: StoreStatus, finished: bool) -> Figures:
     """What ``status`` answers; the counters go on counting, so they are copied first."""
-    return {
-        "requests": dict(counted.requests),
-        "errors": dict(counted.errors),
-        "dropped_rests": counted.dropped_rests,
-        "last_error": counted.last_error or store.failure,
-        "sessions": store.sessions,
-        "homes": store.spaces,
-        "bytes": store.bytes,
-    }
+    return Figures(
+        requests=dict(counted.requests),
+        errors=dict(counted.errors),
+        dropped_rests=counted.dropped_rests,
+        last_error=counted.last_error or store.failure,
+        sessions=store.sessions,
+        homes=store.spaces,
+        bytes=store.bytes,
+        finished=finished,
+    )
 
 
 def log_stacks() -> None:

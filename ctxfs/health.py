@@ -7,11 +7,11 @@ with a time limit. Each question waits a second at most, so that status answers 
 import errno
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from ctxfs import control, mounts, probe
 from ctxfs.config import runtime_directory
-from ctxfs.runtime import DaemonState, Process, RuntimeFiles, process_of
+from ctxfs.runtime import DaemonState, Process, RuntimeFiles, process_of, runs_as
 
 State = Literal["ok", "stopped", "dead"]
 
@@ -26,7 +26,7 @@ class Health(NamedTuple):
     state: State
     daemon: DaemonState | None = None
     files: RuntimeFiles | None = None
-    figures: dict[str, Any] | None = None
+    figures: control.Figures | None = None
 
 
 def examine(mount: mounts.Mount, runtime_dir: Path) -> Health:
@@ -38,10 +38,10 @@ def examine(mount: mounts.Mount, runtime_dir: Path) -> Health:
     if process != "running":
         return Health(mount, "dead" if process == "gone" else "stopped", daemon, files)
     try:
-        figures = control.ask(files.socket, "status", ASK_TIMEOUT_S)
+        figures = control.figures(files.socket, ASK_TIMEOUT_S)
     except control.ControlError:
         return Health(mount, _probed(mount), daemon, files)
-    return Health(mount, "dead" if figures.get("finished") else "ok", daemon, files, figures)
+    return Health(mount, "dead" if figures.finished else "ok", daemon, files, figures)
 
 
 def _daemon_of(
@@ -50,7 +50,7 @@ def _daemon_of(
     for directory in directories:
         files = RuntimeFiles(directory, mount.mountpoint)
         state = files.read_state()
-        if state is not None and state.device == mount.device:
+        if state is not None and state.device == mount.device and runs_as(state, mount.owner_uid):
             return state, files
     return None, None
 

@@ -110,7 +110,15 @@ def process_of(state: DaemonState) -> Process:
         return "gone"
     if fields[0] in ("Z", "X"):
         return "running" if int(fields[_THREADS_FIELD]) > 1 else "gone"
-    return "stopped" if fields[0] in ("T", "t") else "running"
+    return "stopped" if fields[0] == "T" else "running"
+
+
+def runs_as(state: DaemonState, uid: int | None) -> bool:
+    """Whether the process that ``state`` names is that user's: a user's own state file may name anything."""
+    try:
+        return os.stat(f"/proc/{state.pid}").st_uid == uid
+    except OSError:
+        return True
 
 
 def _stat_fields(pid: int) -> list[str]:

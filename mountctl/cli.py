@@ -51,7 +51,8 @@ class Failure(Exception):
 def run(program: str, root: Group, arguments: Sequence[str]) -> int:
     """Runs one command line; whatever happens becomes an exit code and at most one line on stderr."""
     try:
-        return _dispatch(program, root, list(arguments))
+        code = _dispatch(program, root, list(arguments))
+        sys.stdout.flush()
     except Failure as failure:
         return complain(program, str(failure), failure.exit_code)
     except SystemExit as stop:
@@ -63,6 +64,8 @@ def run(program: str, root: Group, arguments: Sequence[str]) -> int:
         return ERROR
     except Exception as error:
         return complain(program, *_explained(error))
+    else:
+        return code
 
 
 def complain(program: str, message: str, exit_code: int) -> int:

@@ -8,6 +8,7 @@ from typing import cast
 
 from backend.errors import CtxError
 from backend.transcripts import claude_code, jsonl
+from mountctl import places
 from mountctl.cli import ERROR, OK, Failure
 from mountctl.importing import MAX_REPORTED, Format, Imported, Target, check, transfer
 from mountctl.progress import Progress
@@ -28,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    places.owner(arguments.agent, arguments.space)  # fails at once where nothing is mounted, or the agent is no name
     files = [file for path in arguments.paths for file in _sources(path)]
     with Progress(2 * sum(os.path.getsize(file) for file in files)) as progress:
         batch = _Batch(arguments, progress)

@@ -124,5 +124,6 @@ def _spawn(plan: Plan, log: Path, ready: int) -> subprocess.Popen[bytes]:
 def _failure(answer: str, log: Path) -> Failure:
     code, _, reason = answer.partition(" ")
     if code.isdigit():
-        return Failure(reason, int(code))
+        hint = f" (more in {log})" if int(code) == ERROR else ""
+        return Failure(reason + hint, int(code))
     return Failure(f"the daemon died before it had mounted: see {log}", ERROR)

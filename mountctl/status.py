@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def as_json(health: Health) -> dict[str, Any]:
     """One mount in the shape of spec 4.6; what only its daemon knows is null or empty if that does not answer."""
-    daemon, figures = health.daemon, health.figures or {}
+    daemon, figures = health.daemon, health.figures
     return {
         "mountpoint": health.mount.mountpoint,
         "state": health.state,
@@ -42,11 +42,11 @@ def as_json(health: Health) -> dict[str, Any]:
         "pid": daemon.pid if daemon else None,
         "version": daemon.version if daemon else None,
         "uptime_s": max(0, int(time.time()) - daemon.since) if daemon and health.state != "dead" else None,
-        "sessions": figures.get("sessions"),
-        "requests": figures.get("requests", {}),
-        "dropped_rests": figures.get("dropped_rests", 0),
-        "errors": figures.get("errors", {}),
-        "last_error": figures.get("last_error"),
+        "sessions": figures.sessions if figures else None,
+        "requests": figures.requests if figures else {},
+        "dropped_rests": figures.dropped_rests if figures else 0,
+        "errors": figures.errors if figures else {},
+        "last_error": figures.last_error if figures else None,
     }
 
 
@@ -63,10 +63,10 @@ def _paragraph(health: Health) -> str:
     lines.append(f"  store     {escaped_name(facts['store'])}")
     if facts["pid"] is not None:
         uptime = "" if facts["uptime_s"] is None else f", up {duration_text(facts['uptime_s'])}"
-        lines.append(f"  daemon    pid {facts['pid']}, version {facts['version']}{uptime}")
+        lines.append(f"  daemon    pid {facts['pid']}, version {escaped_name(facts['version'])}{uptime}")
     if health.figures is not None:
-        lines.append(f"  sessions  {facts['sessions']} in {health.figures['homes']} homes and shared spaces")
-        lines.append(f"  disk      {bytes_text(health.figures['bytes'])}")
+        lines.append(f"  sessions  {facts['sessions']} in {health.figures.homes} homes and shared spaces")
+        lines.append(f"  disk      {bytes_text(health.figures.bytes)}")
         lines.append(f"  requests  {_counts(facts['requests'])}")
         lines.append(f"  errors    {_counts(facts['errors'])}; dropped rests {facts['dropped_rests']}")
         lines.append(f"  last      {escaped_name(facts['last_error'] or 'no error')}")
@@ -78,4 +78,4 @@ def _paragraph(health: Health) -> str:
 
 
 def _counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in sorted(counts.items())) or "none"
+    return ", ".join(f"{escaped_name(key)} {value}" for key, value in sorted(counts.items())) or "none"

@@ -23,9 +23,9 @@ from ctxfs.plan import Plan, daemon_command
 from ctxfs.runtime import DaemonState, RuntimeFiles
 from ctxfs.stores import Format
 
-TIME_LIMIT_S = 60.0
-START_TIMEOUT_S = 20.0
-STOP_TIMEOUT_S = 20.0
+TIME_LIMIT_S = 120.0
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 30.0
 SCRATCH = Path("/var/tmp")
 PROJECT = Path(__file__).resolve().parent.parent
 DAEMON = "ctxfs.daemon"

@@ -109,6 +109,7 @@ def store_is_something_else(place: Place) -> None:
         (store_is_something_else, 10, "not a ctxfs store", ()),
         (lambda place: None, 2, "nofial", ("-o", "nofial")),
         (lambda place: None, 2, "--hlep", ("--hlep",)),
+        (lambda place: None, 2, "--format", ("--format", "xml")),
     ],
 )
 def test_a_refusal_has_its_code_says_why_and_changes_nothing(

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from ctxfs.runtime import RuntimeFiles
+from ctxfs.runtime import RuntimeFiles, start_time
 from tests.commands.conftest import Place, is_gone, stop
 from tests.commands.stealing import steal_fuse_descriptor
 from tests.mounting import wait_until
@@ -116,6 +117,10 @@ def test_what_is_not_mounted_cannot_be_unmounted(place: Place) -> None:
     assert ran.code == 1 and "is not mounted" in ran.err
 
 
+def test_a_timeout_that_is_none_is_a_usage_error(place: Place) -> None:
+    assert [place.umount("--timeout", text).code for text in ("-1", "soon")] == [2, 2]
+
+
 def test_another_file_system_is_left_alone(place: Place) -> None:
     place.mountpoint.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place.mountpoint], check=True)
@@ -154,3 +159,17 @@ def test_a_daemon_that_is_told_to_stop_ends_although_the_mount_is_in_use(place: 
         log = RuntimeFiles(place.runtime, str(place.mountpoint)).log.read_text()
     assert place.mounted() is None
     assert f"still used by pid {process.pid} (python" in log
+
+
+def test_a_state_file_cannot_name_the_process_of_another_user(place: Place) -> None:
+    place.mount()
+    files = RuntimeFiles(place.runtime, str(place.mountpoint))
+    state = files.read_state()
+    assert state is not None
+    with subprocess.Popen(["setpriv", "--reuid", "daemon", "--clear-groups", "sleep", "600"]) as stranger:
+        wait_until(lambda: os.stat(f"/proc/{stranger.pid}").st_uid != 0, "the change of uid")
+        files.write_state(msgspec.structs.replace(state, pid=stranger.pid, started=start_time(stranger.pid)))
+        assert place.umount("--lazy", "--timeout", "0").code == 0
+        assert stranger.poll() is None
+        stranger.kill()
+    wait_until(lambda: is_gone(state.pid), "the end of the daemon")
