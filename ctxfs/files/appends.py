@@ -56,38 +56,44 @@ class LogWriter(Writer):
         self._stream = STREAMS[self.node.kind]
         self._append = opening.appends
         self._scope = writable_session(self.core, self._session).scope
-        self._rest = LinePrefix(self._stream, scope=self._scope)
+        self._rest = self._new_rest()
         self._next: int | None = None
         self._replacement: Replacement | None = None
 
     async def write(self, offset: int, data: bytes) -> int:
-        session = writable_session(self.core, self._session)
+        """All of a request or nothing of it; refused, it takes the unfinished rest along."""
+        try:
+            await self._take(writable_session(self.core, self._session), offset, data)
+        except Exception:
+            self._rest = self._new_rest()
+            if self._replacement is not None:
+                self._replacement.refuse()
+            self.hold(0)
+            raise
+        return len(data)
+
+    async def _take(self, session: Session, offset: int, data: bytes) -> None:
         if self._replacement is not None:
             self.hold(self._replacement.write(None if self._append else offset, data))
         elif self._append or offset in (self._next, stream_size(session, self._stream)):
-            await self._take(session, data)
+            await self._extend(session, data)
             self._next = offset + len(data)
         else:
             raise FUSEError(errno.EPERM)
-        return len(data)
 
-    async def _take(self, session: Session, data: bytes) -> None:
-        """All of a request or nothing of it; refused, it takes the unfinished rest along."""
+    async def _extend(self, session: Session, data: bytes) -> None:
         end = data.rfind(b"\n") + 1
-        before, self._rest = self._rest, LinePrefix(self._stream, scope=self._scope)
-        rest = self._rest if end else before
-        try:
-            lines = parse_lines(self._stream, before.raw + data[:end], scope=self._scope) if end else []
-            rest.feed(data[end:])
-            self.hold(len(rest))
-            if lines:
-                await append_lines(self.core, session, lines)
-        except Exception:
-            self._rest = LinePrefix(self._stream, scope=self._scope)
-            self.hold(0)
-            raise
-        self.unsynced |= bool(lines)
+        lines = parse_lines(self._stream, self._rest.raw + data[:end], scope=self._scope) if end else []
+        rest = self._new_rest() if end else self._rest
+        rest.feed(data[end:])
+        self.hold(len(rest))
         self._rest = rest
+        if lines:
+            await append_lines(self.core, session, lines)
+            self.unsynced = True
+
+    def _new_rest(self) -> LinePrefix:
+        return LinePrefix(self._stream, scope=self._scope)
 
     def truncate_at_open(self) -> None:
         if stream_size(writable_session(self.core, self._session), self._stream):
@@ -100,7 +106,7 @@ class LogWriter(Writer):
         if size not in (0, current):
             raise FUSEError(errno.EPERM)
         if size != current:
-            self._rest = LinePrefix(self._stream, scope=self._scope)
+            self._rest = self._new_rest()
             self._replacement = Replacement(self.core.store, session, self._stream)
 
     async def flush(self) -> None:
@@ -140,15 +146,22 @@ class Replacement:
     def write(self, offset: int | None, data: bytes) -> int:
         """Takes the next bytes in (``offset`` None: wherever the last ended); returns how many are held."""
         self.written = True
-        if offset not in (None, self._position):
-            self._refused = True
         known = data[: max(0, self._base - self._position)]
-        if known and known != self._store.read_stream(self._session, self._stream, self._position, len(known)):
-            self._refused = True
+        in_order = offset in (None, self._position)
+        if not in_order or known != self._history(self._position, len(known)):
+            self.refuse()
         self._position += len(data)
         if not self._refused:
             self._tail += data[len(known) :]
         return len(self._tail)
+
+    def refuse(self) -> None:
+        """Something of the content is wrong or missing: none of it counts."""
+        self._refused = True
+        self._tail.clear()
+
+    def _history(self, offset: int, size: int) -> bytes:
+        return self._store.read_stream(self._session, self._stream, offset, size) if size else b""
 
     def lines(self, session: Session) -> list[Line]:
         """What is to be appended to ``session`` as it is now."""

@@ -188,6 +188,26 @@ def test_a_refused_request_drops_the_rest_of_its_handle(log: Path) -> None:
     assert log.read_bytes() == B
 
 
+def test_a_write_at_a_wrong_offset_drops_the_rest_too(log: Path) -> None:
+    write_once(log, A)
+    with opened(log, os.O_WRONLY) as descriptor:
+        os.pwrite(descriptor, B[:-1], len(A))
+        with refused(errno.EPERM):
+            os.pwrite(descriptor, b"x", 3)
+        os.pwrite(descriptor, C, len(A))
+    assert log.read_bytes() == A + C
+
+
+def test_a_cut_beyond_its_own_number_is_refused_with_all_of_its_request(session: Path) -> None:
+    events = session / "events.jsonl"
+    cut = b'{"type":"cut","before":%d,"summary":[],"reason":"manual"}\n'
+    write_once(events, event())
+    with refused(errno.EINVAL):
+        write_once(events, event() + cut % 9)
+    write_once(events, event() + cut % 2)
+    assert events.read_bytes() == event() * 2 + cut % 2
+
+
 def test_rests_of_two_handles_never_mix(log: Path) -> None:
     with opened(log, os.O_WRONLY | os.O_APPEND) as first, opened(log, os.O_WRONLY | os.O_APPEND) as second:
         os.write(first, A[:9])

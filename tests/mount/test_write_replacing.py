@@ -134,6 +134,27 @@ def test_a_line_that_was_appended_meanwhile_and_is_in_it_is_not_appended_twice(l
     assert entries(log.parent) == 3
 
 
+def test_a_replacement_of_which_a_part_was_refused_is_refused(ctx: Path) -> None:
+    """64 MiB beyond the history fit; what goes beyond that is refused, and then nothing of it counts."""
+    log = new_session(ctx, ALICE) / "messages.jsonl"
+    block = message("x" * 1000) * 1000
+
+    def replace_by_too_much() -> None:
+        write_once(log, A)
+        descriptor = os.open(log, os.O_WRONLY)
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, A)
+        with refused(errno.ENOSPC):
+            for _ in range(70):
+                os.write(descriptor, block[:MIB])
+        with refused(errno.EPERM):
+            os.close(descriptor)
+
+    ALICE.does(replace_by_too_much)
+    assert ALICE.does(log.read_bytes) == A
+    ALICE.does((log.parent / "tmp").write_bytes, b"x" * MIB)
+
+
 def test_a_history_larger_than_the_budget_is_replaced_in_place(ctx: Path) -> None:
     """Only what goes beyond the history is held, so 64 MiB a uid are enough."""
     session = new_session(ctx, ALICE)
