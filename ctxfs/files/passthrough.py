@@ -38,6 +38,7 @@ _FLAGS = os.O_ACCMODE | os.O_TRUNC | os.O_SYNC | os.O_DSYNC | os.O_NOATIME
 _KINDS = (stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK)
 _DOTS = (b".", b"..")
 _ACL = b"system.posix_acl_"
+_CAPABILITY = b"security.capability"
 
 
 class DiskOperations:
@@ -232,12 +233,23 @@ class DiskOperations:
         return answer
 
     async def setxattr(self, inode: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
-        with self._tree.held(self._tree.table[inode]) as fd:
+        known = self._tree.table[inode]
+        if name == _CAPABILITY:
+            known.has_no_capability = False
+        with self._tree.held(known) as fd:
             os.setxattr(through(fd), _attribute(name), value)
 
     async def getxattr(self, inode: int, name: bytes, ctx: RequestContext) -> bytes:
-        with self._tree.held(self._tree.table[inode]) as fd:
-            return os.getxattr(through(fd), _attribute(name))
+        known = self._tree.table[inode]
+        if name == _CAPABILITY and known.has_no_capability:
+            raise _error(errno.ENODATA)
+        try:
+            with self._tree.held(known) as fd:
+                return os.getxattr(through(fd), _attribute(name))
+        except OSError as error:
+            if name == _CAPABILITY and error.errno == errno.ENODATA:
+                known.has_no_capability = True
+            raise
 
     async def listxattr(self, inode: int, ctx: RequestContext) -> list[bytes]:
         with self._tree.held(self._tree.table[inode]) as fd:

@@ -194,7 +194,7 @@ LINKS: dict[str, tuple[str, str]] = {
 def links(world: World, row: tuple[str, str, bool]) -> Any:
     source, target, follow = row
     put("file", b"1")
-    put("second", b"2")
+    put("second", b"22")
     os.mkdir("directory")
     os.mkfifo("fifo")
     os.symlink("nowhere", "dangling")

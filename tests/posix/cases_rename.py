@@ -17,14 +17,17 @@ def rename2(source: str, target: str, flags: int) -> None:
     checked(libc.renameat2(AT_FDCWD, source.encode(), AT_FDCWD, target.encode(), ctypes.c_uint(flags)))
 
 
+SIZES = {"source": 1, "target": 2}
+
+
 def make(kind: str, name: str) -> None:
     if kind == "file":
-        put(name, f"was {name}".encode())
+        put(name, b"x" * SIZES[name])
     elif kind == "empty directory":
         os.mkdir(name)
     elif kind == "full directory":
         os.mkdir(name)
-        put(f"{name}/inside", f"in {name}".encode())
+        put(f"{name}/inside", b"x" * SIZES[name])
     elif kind == "symlink":
         os.symlink(f"from {name}", name)
     elif kind == "symlink to directory":

@@ -1,7 +1,6 @@
 """A mount of ``DiskOperations`` alone, beside a plain directory on the same disk."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,13 @@ import pytest
 from tests.loop_disk import loop_disk
 from tests.posix.cases import OWNER
 from tests.posix.serve import KEY
+from tests.posix.table import namespace_of
+
+# In a mount namespace of its own, where /dev/fuse is everyone's, as it is where users may mount at all.
+OWN_DEVICE = (
+    *("unshare", "-m", "sh", "-c"),
+    'mknod "$0" c 10 229 && chmod 666 "$0" && mount --bind "$0" /dev/fuse && exec "$@"',
+)
 
 
 class Place(NamedTuple):
@@ -47,6 +53,8 @@ def mounted(uid: int, size: int = 1 << 30) -> Iterator[Place]:
 def served(base: Path, mountpoint: Path, uid: int) -> Iterator[int]:
     """A mount as long as the block takes, and its server's pid."""
     command = [sys.executable, "-m", "tests.posix.serve", str(base), str(mountpoint), str(uid)]
+    if uid != 0:
+        command = [*OWN_DEVICE, str(mountpoint.parent / "fuse"), *command]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         assert server.stderr is not None
@@ -55,31 +63,20 @@ def served(base: Path, mountpoint: Path, uid: int) -> Iterator[int]:
         try:
             yield server.pid
         finally:
-            subprocess.run(["umount", str(mountpoint)], check=True)
+            subprocess.run([*namespace_of(server.pid), "umount", str(mountpoint)], check=True)
             errors = server.stderr.read()
     assert (server.returncode, errors) == (0, "")
 
 
-def needs_root_and_fuse() -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
-    if not Path("/dev/fuse").exists():
-        pytest.skip("needs /dev/fuse")
-
-
 @pytest.fixture(scope="session")
-def place() -> Iterator[Place]:
+def place(fuse_device: None) -> Iterator[Place]:
     """A mount for everybody."""
-    needs_root_and_fuse()
     with mounted(0) as found:
         yield found
 
 
 @pytest.fixture(scope="session")
-def own_place() -> Iterator[Place]:
+def own_place(fuse_device: None) -> Iterator[Place]:
     """A mount that an ordinary user made with fusermount3, and that nobody else can enter."""
-    needs_root_and_fuse()
-    if shutil.which("fusermount3") is None or os.stat("/dev/fuse").st_mode & 0o006 != 0o006:
-        pytest.skip("users may not mount here")
     with mounted(OWNER) as found:
         yield found

@@ -57,16 +57,24 @@ def run_table(directory: Path, uid: int) -> dict[str, Any]:
 
     What the cases leave behind (``table-UID`` in ``directory``) is the caller's to remove.
     """
-    return _run("each", directory, uid)
+    return _run([], "each", directory, uid)
 
 
-def run_confined_table(directory: Path, uid: int) -> dict[str, Any]:
-    """The same where root has no business (a user's own mount): other users' parts are "not applicable"."""
-    return _run("confined", directory, uid)
+def run_confined_table(directory: Path, uid: int, server: int) -> dict[str, Any]:
+    """The same where root has no business: other users' parts are "not applicable".
+
+    ``directory`` is as the process ``server`` sees it (a user's own mount).
+    """
+    return _run(namespace_of(server), "confined", directory, uid)
 
 
-def _run(how: str, directory: Path, uid: int) -> dict[str, Any]:
-    command = [sys.executable, "-m", "tests.posix.cases", how, str(directory), str(uid)]
+def namespace_of(process: int) -> list[str]:
+    """What to put before a command that is to see the mounts which ``process`` sees."""
+    return ["nsenter", f"--target={process}", "--mount", f"--wd={Path.cwd()}"]
+
+
+def _run(prefix: list[str], how: str, directory: Path, uid: int) -> dict[str, Any]:
+    command = [*prefix, sys.executable, "-m", "tests.posix.cases", how, str(directory), str(uid)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     if done.returncode != 0:
         raise RuntimeError(done.stderr)

@@ -13,9 +13,11 @@ from typing import IO
 import pytest
 
 from ctxfs.files.passthrough_tree import DIRECTORY_LIMIT
-from tests.posix.conftest import Place, mounted, needs_root_and_fuse, served
+from tests.loop_disk import AS_ROOT
+from tests.posix.conftest import Place, mounted, served
 from tests.posix.world import confine
 
+pytestmark = AS_ROOT
 OTHER_DESCRIPTORS = 32
 """What the server has open beside directories: /dev/fuse, its pipes, its threads' own."""
 
@@ -130,8 +132,7 @@ def fill(file: IO[bytes]) -> None:
         assert caught.value.errno == errno.ENOSPC
 
 
-def test_a_full_disk_says_so_and_recovers() -> None:
-    needs_root_and_fuse()
+def test_a_full_disk_says_so_and_recovers(fuse_device: None) -> None:
     with mounted(0, 16 << 20) as place, (place.mount / "big").open("wb", buffering=0) as big:
         fill(big)
         with pytest.raises(OSError) as caught:

@@ -1,15 +1,22 @@
 """Ordinary directories of a mount behave as the disk below does, but for the differences spec 1.8 names."""
 
+import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from tests.loop_disk import AS_ROOT
+from tests.mounting import running_mount
+from tests.people import Person
 from tests.posix.cases import DIFFERENCES, OWN_MOUNT_DIFFERENCES, OWNER, Difference
 from tests.posix.conftest import Place
 from tests.posix.table import CASES, run_confined_table, run_table
 
+pytestmark = AS_ROOT
 UIDS = (0, 1001, 1002)
+PERSON = Person(1001, 1001)
 Results = dict[str, Any]
 
 
@@ -27,7 +34,8 @@ def both(place: Place) -> dict[int, tuple[Results, Results]]:
 
 @pytest.fixture(scope="session")
 def both_own(own_place: Place) -> tuple[Results, Results]:
-    return run_confined_table(own_place.plain, OWNER), run_confined_table(own_place.mount, OWNER)
+    plain = run_confined_table(own_place.plain, OWNER, own_place.server)
+    return plain, run_confined_table(own_place.mount, OWNER, own_place.server)
 
 
 def unexpected(of: str, plain: Results, mount: Results, known: dict[str, Difference]) -> dict[str, tuple[Any, Any]]:
@@ -36,6 +44,15 @@ def unexpected(of: str, plain: Results, mount: Results, known: dict[str, Differe
     return {
         name: (plain[name], mount[name]) for name in different if name not in known or mount[name] != known[name].result
     }
+
+
+@pytest.fixture(scope="session")
+def whole(fuse_device: None) -> Iterator[Results]:
+    """The table in an ordinary directory of a whole mount, as the owner of the home that it is in."""
+    with running_mount() as mount:
+        agent = mount.path / "home" / str(PERSON.uid) / "agent" / "coder"
+        PERSON.does(os.mkdir, agent)
+        yield run_table(agent / "data", PERSON.uid)
 
 
 GROUPS = sorted({group(name) for name in CASES})
@@ -50,6 +67,12 @@ def test_mount_does_what_the_disk_does(both: dict[int, tuple[Results, Results]],
 @pytest.mark.parametrize("of", GROUPS)
 def test_own_mount_does_what_the_disk_does(both_own: tuple[Results, Results], of: str) -> None:
     assert unexpected(of, *both_own, OWN_MOUNT_DIFFERENCES) == {}
+
+
+@pytest.mark.parametrize("of", GROUPS)
+def test_whole_mount_does_what_the_disk_does(both: dict[int, tuple[Results, Results]], whole: Results, of: str) -> None:
+    plain, _ = both[PERSON.uid]
+    assert unexpected(of, plain, whole, DIFFERENCES) == {}
 
 
 @pytest.mark.parametrize("name", DIFFERENCES)

@@ -14,7 +14,6 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 MEMBER = 3000
@@ -136,13 +135,18 @@ def look(name: str | bytes | int) -> list[Any]:
 
 
 def tree(top: str = ".") -> dict[str, str]:
-    """Every name below a directory, with its kind and content."""
+    """Every name below a directory, with its kind, and a file's size or a link's target."""
     found = {}
-    for path in sorted(Path(top).rglob("*")):
-        kind = KINDS[stat.S_IFMT(path.lstat().st_mode)]
-        detail = path.read_text() if kind == "file" else str(path.readlink()) if kind == "symlink" else ""
-        found[str(path)] = f"{kind} {detail}".strip()
-    return found
+    with os.scandir(top) as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                found[entry.path] = f"symlink {os.readlink(entry.path)}"
+            elif entry.is_dir():
+                found |= {entry.path: "directory", **tree(entry.path)}
+            else:
+                status = entry.stat()
+                found[entry.path] = f"{KINDS[stat.S_IFMT(status.st_mode)]} {status.st_size}"
+    return dict(sorted(found.items()))
 
 
 def next_tick() -> None:

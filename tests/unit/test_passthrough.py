@@ -451,3 +451,19 @@ def test_special_files_are_never_opened_here(disk: Disk, kind: int) -> None:
     """Opening a FIFO would wait for its other end, and stop the mount."""
     special = run(disk.operations.mknod(disk.root, b"special", kind | 0o644, 0, CALLER)).st_ino
     assert error_of(disk.operations.open(special, os.O_RDONLY, CALLER)) == "ENOTSUP"
+
+
+# Capabilities
+
+
+def test_a_capability_is_seen_as_soon_as_it_is_set(disk: Disk) -> None:
+    """The kernel asks before every write, and is answered from memory; only a new one makes that wrong."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may set one")
+    capability = bytes.fromhex("0100000200040000" + "00" * 12)
+    (disk.path / "file").touch()
+    file = disk.look_up(b"file")
+    asked = [error_of(disk.operations.getxattr(file, b"security.capability", CALLER)) for _ in range(2)]
+    run(disk.operations.setxattr(file, b"security.capability", capability, CALLER))
+    assert asked == ["ENODATA", "ENODATA"]
+    assert run(disk.operations.getxattr(file, b"security.capability", CALLER)) == capability
