@@ -148,6 +148,15 @@ def make_directories(path: str) -> None:
         make_directory(path)
 
 
+def fsync(path: str) -> None:
+    """Waits until a file or directory is on disk."""
+    descriptor = os.open(path, os.O_RDONLY | _NEVER_FOLLOW)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def stamp(path: str, mtime: int) -> None:
     """Sets the mtime, in ns, of a file or directory."""
     os.utime(path, ns=(mtime, mtime), follow_symlinks=False)

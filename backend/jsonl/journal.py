@@ -6,7 +6,6 @@ back; bytes that no record accounts for are not ours and are never touched (spec
 session's facts, so a settled session is opened without reading its log.
 """
 
-import os
 import zlib
 
 import msgspec
@@ -35,20 +34,13 @@ class Sizes(msgspec.Struct, frozen=True, array_like=True):
 class Record(msgspec.Struct, frozen=True):
     """A request takes the files from ``old`` to ``new`` and the session to ``after``.
 
-    ``floor``: sizes known to be on disk. ``place``: the running kernel and the device, by which a killed process
-    (its writes are in the page cache) is told from a lost machine (only ``floor`` is sure).
+    ``floor``: sizes known to be on disk, which is all that is sure after a power cut.
     """
 
     old: Sizes
     new: Sizes
     floor: Sizes
-    place: str
     after: Session
-
-
-def place_of(descriptor: int) -> str:
-    """Where unsynced writes survive: this boot, this device."""
-    return f"{_boot()} {os.fstat(descriptor).st_dev}"
 
 
 def write_record(descriptor: int, record: Record) -> None:
@@ -67,14 +59,3 @@ def read_record(descriptor: int) -> Record | None:
         return msgspec.json.decode(body, type=Record)
     except msgspec.DecodeError:
         return None
-
-
-_boot_id = ""
-
-
-def _boot() -> str:
-    global _boot_id  # noqa: PLW0603 - one boot a process
-    if not _boot_id:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            _boot_id = file.read().strip()
-    return _boot_id

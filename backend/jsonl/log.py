@@ -15,10 +15,21 @@ from backend import facts
 from backend.entries import FORMAT_VERSION, SessionHeader
 from backend.errors import UnprovableHistory
 from backend.jsonl.clock import Clock
-from backend.jsonl.disk import create, failure, is_directory, make_directory, read_range, regular, reported, write_range
+from backend.jsonl.disk import (
+    create,
+    failure,
+    fsync,
+    is_directory,
+    make_directory,
+    read_range,
+    regular,
+    reported,
+    write_range,
+)
 from backend.jsonl.durability import Durability
 from backend.jsonl.handles import JOURNAL, LOGS, ORDER, STORE, HandleCache, Handles
-from backend.jsonl.journal import Record, Sizes, place_of, write_record
+from backend.jsonl.journal import Record, Sizes, write_record
+from backend.jsonl.opened import Death
 from backend.jsonl.opening import open_session, sizes_of, write_settled
 from backend.jsonl.order import (
     Base,
@@ -44,6 +55,7 @@ class Workshop(msgspec.Struct, frozen=True):
     cache: HandleCache
     durability: Durability
     clock: Clock
+    death: Death
 
 
 class SessionLog:
@@ -53,11 +65,12 @@ class SessionLog:
         """Opens it (``OSError``); ``blank`` is the row of the session without an entry."""
         self.directory = directory
         self._shared = shared
-        opened = open_session(directory, blank, shared.cache.of(directory))
+        opened = open_session(directory, blank, shared.cache.of(directory), shared.death)
         self.row = opened.row
         self._header = opened.header
         self._floor = opened.floor
         self._epoch = shared.durability.epoch
+        self._written = False
         self._inodes = _inodes(self._handles())
         order = opened.order
         self._order: Order = order.through(self._order_file) if isinstance(order, FileOrder) else order
@@ -131,7 +144,7 @@ class SessionLog:
 
     def settle(self) -> None:
         """After the last sync: records that all is on disk (``OSError``)."""
-        if self._header is None or self.row.fault or self._floor == sizes_of(self._handles()):
+        if not self._written or self.row.fault:
             return
         self._floor = sizes_of(self._handles())
         write_settled(self._handles(), self.row, self._floor)
@@ -179,8 +192,10 @@ class SessionLog:
             make_directory(store)
         self._header = stored_header(self.header, self.row.seq, self._base())
         write_order(self.directory, self._header, each(self._order))
+        # From here on only this file says what of the history is not ours, so it waits for the disk, once.
+        for made in (f"{self.directory}/{ORDER}", store, self.directory):
+            fsync(made)
         self._shared.cache.forget(self.directory)
-        self._shared.durability.add((self.directory, store, *self.files()))
         self._order = FileOrder(self._order_file, len(encode_header(self._header)), self.row.n)
         return self._order
 
@@ -208,13 +223,14 @@ class SessionLog:
         handles = self._handles()
         old = Sizes(self.row.messages_size, self.row.events_size, os.fstat(handles.order).st_size)
         new = Sizes(after.messages_size, after.events_size, old.order + len(entries))
-        if self._shared.durability.covers(self._epoch):
+        if self._written and self._shared.durability.covers(self._epoch):
             self._floor = old
-        record = Record(old, new, self._floor, place_of(handles.order), after)
-        if handles.journal < 0:
-            # It has to be on disk once: an old record proves less than a new one, but proves.
-            self._shared.durability.add((f"{self.directory}/{STORE}", f"{self.directory}/{JOURNAL}"))
-        write_record(handles.writable_journal(), record)
+        write_record(handles.writable_journal(), Record(old, new, self._floor, after))
+        if not self._written:
+            # The journal has to be on disk once: an old record proves less than the last one, but proves. The others,
+            # as a process that died may have left them unsynced.
+            self._shared.durability.add((f"{self.directory}/{STORE}", *self.files()))
+            self._written = True
         for descriptor, stream, end in (
             (handles.messages, "messages", old.messages),
             (handles.events, "events", old.events),
@@ -230,11 +246,14 @@ class SessionLog:
             os.ftruncate(handles.messages, self.row.messages_size)
             os.ftruncate(handles.events, self.row.events_size)
             os.ftruncate(handles.order, order.size)
-            self._stamp()
-            write_settled(handles, self.row, self._floor)
         except OSError as error:
             fault = f"a failed append could not be taken back ({error.strerror}): mount again"
             self.row = msgspec.structs.replace(self.row, fault=fault)
+            return
+        # The next append, or the end, writes the journal anew.
+        with suppress(OSError):
+            self._stamp()
+            write_settled(handles, self.row, self._floor)
 
     def _commit(self, row: Session, order: FileOrder, files: frozenset[str], count: int) -> None:
         self.row = row

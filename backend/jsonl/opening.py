@@ -4,15 +4,17 @@ A session is *ours* once it has an order.jsonl, *foreign* before. The rules, in 
 
 1. Ours, and the files have the sizes and mtimes of the journal's record: settled, nothing is read.
 2. Ours, and the files lie between the record's old and new sizes without its commit (order.jsonl is written last):
-   a request that died; it is cut back. On another boot or device, where unsynced writes are lost in any order, all
-   beyond the last whole request goes, down to what is known to be on disk; what is cut is kept in ``.store/cut-*``.
-3. Everything else is looked at line by line. What does not agree is a *fault*: it is served as it is, and never
+   a request whose process died. It is cut back.
+3. Ours, and the machine died with the store open: unsynced writes are lost in any order, sizes may be there without
+   contents. All beyond the last whole request goes, down to what is known to be on disk, and is kept beside the log
+   as ``.store/cut-<stream>-<offset>``.
+4. Everything else is looked at line by line. What does not agree is a *fault*: it is served as it is, and never
    repaired (spec 1.5).
 """
 
 import os
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, takewhile
 from typing import NamedTuple
 
 import msgspec
@@ -21,7 +23,8 @@ from backend.entries import FORMAT_VERSION
 from backend.jsonl.disk import create, exists, read_range
 from backend.jsonl.foreign import with_files, with_values
 from backend.jsonl.handles import LOGS, ORDER, STORE, Handles
-from backend.jsonl.journal import Record, Sizes, place_of, read_record, write_record
+from backend.jsonl.journal import Record, Sizes, read_record, write_record
+from backend.jsonl.opened import Death
 from backend.jsonl.order import (
     WIDTH,
     Base,
@@ -61,11 +64,11 @@ class _Fault(Exception):
     """What cannot be proven, in words."""
 
 
-def open_session(directory: str, blank: Session, handles: Handles) -> Opened:
+def open_session(directory: str, blank: Session, handles: Handles, death: Death) -> Opened:
     """Opens the session in ``directory``; ``blank`` is its row as the catalogue knows it, without an entry."""
     record = read_record(handles.journal) if handles.journal >= 0 else None
     if record or _size(handles.order):
-        return _Ours(directory, blank, handles, record).open()
+        return _Ours(directory, blank, handles, record).open(death)
     return _foreign(directory, with_files(directory, blank), handles)
 
 
@@ -105,7 +108,7 @@ def _foreign(directory: str, blank: Session, handles: Handles) -> Opened:
     if obstacle := _obstacle(directory, handles):
         faults.insert(0, obstacle)
     row = _with_facts(row, facts.row(), blank.seq, _in_words(faults))
-    return Opened(row, order, None, Sizes(row.messages_size, row.events_size, 0))
+    return Opened(row, order, None, _NOTHING)
 
 
 def _walk(handles: Handles, stream: Stream) -> Iterator[tuple[Stream, Found]]:
@@ -135,7 +138,7 @@ class _Ours:
         self._header_size = 0
         self._record = record
 
-    def open(self) -> Opened:
+    def open(self, death: Death) -> Opened:
         if self._handles.order < 0:
             return self._unproven(None, f"{ORDER}: it is missing")
         try:
@@ -146,7 +149,9 @@ class _Ours:
             return self._unproven(header, obstacle)
         if header.format_version != FORMAT_VERSION:
             return self._unproven(header, f"{ORDER} line 1: format version {header.format_version} is not known")
-        return self._settled(header) or self._examined(header)
+        if death == "machine":
+            return self._after_power_cut(header)
+        return self._settled(header) or self._examined(header, self._after_death(sizes_of(self._handles)))
 
     def _settled(self, header: OrderHeader) -> Opened | None:
         """The session as the journal has it, if that is how the files are."""
@@ -158,12 +163,10 @@ class _Ours:
         if mtimes != (row.messages_mtime, row.events_mtime):
             return None
         row = msgspec.structs.replace(row, **{name: getattr(self._blank, name) for name in _IDENTITY})
-        # Unsynced writes that a boot or a copy has left whole are on disk.
-        floor = record.floor if record.place == place_of(self._handles.order) else record.new
-        return Opened(row, self._file_order(record.new), header, floor, settled=True)
+        return Opened(row, self._file_order(record.new), header, record.floor, settled=True)
 
-    def _examined(self, header: OrderHeader) -> Opened:
-        sizes = self._recovered(sizes_of(self._handles))
+    def _examined(self, header: OrderHeader, sizes: Sizes) -> Opened:
+        """The session as its log has it, once that is found to be sound."""
         self._blank = _headed(with_files(self._directory, self._blank), header)
         order, facts = self._file_order(sizes), Facts(self._blank, header.base)
         try:
@@ -190,20 +193,24 @@ class _Ours:
         length = (sizes.order - self._header_size) // WIDTH
         return FileOrder(lambda: self._handles.order, self._header_size, length)
 
-    def _recovered(self, sizes: Sizes) -> Sizes:
-        """The sizes after what a died request left is cut back; ``sizes`` where nothing is provably ours."""
-        record, handles = self._record, self._handles
-        if record is None or sizes == record.new or min(handles.messages, handles.events) < 0:
-            return sizes
-        if record.place == place_of(handles.order):
-            died = sizes.order < record.new.order and sizes.within(record.old, record.new)
-            return self._cut(sizes, record.old) if died else sizes
-        if record.floor == record.new or not record.floor.within(_NOTHING, sizes):
-            return sizes
-        whole = self._whole_requests(record.floor, sizes)
-        if whole != sizes:
+    def _after_death(self, sizes: Sizes) -> Sizes:
+        """The sizes once what a request left whose process died is cut back."""
+        record = self._record
+        if record and sizes.order < record.new.order and sizes.within(record.old, record.new):
+            return self._cut(sizes, record.old)
+        return sizes
+
+    def _after_power_cut(self, header: OrderHeader) -> Opened:
+        """The session with what is there as whole requests; what more there is was never said to be on disk."""
+        sizes = sizes_of(self._handles)
+        floor = self._record.floor if self._record else _NOTHING
+        if self._record and floor == self._record.new == sizes:
+            return self._settled(header) or self._examined(header, sizes)
+        if min(self._handles.messages, self._handles.events) >= 0 and floor.within(_NOTHING, sizes):
+            whole = self._whole_requests(floor, sizes)
             self._keep(sizes, whole)
-        return self._cut(sizes, whole)
+            sizes = self._cut(sizes, whole)
+        return self._examined(header, sizes)
 
     def _whole_requests(self, floor: Sizes, sizes: Sizes) -> Sizes:
         """The sizes after the last request from ``floor`` on that is there as a whole."""
@@ -283,21 +290,16 @@ class _Ours:
         return Opened(row, order, header, _NOTHING)
 
     def _known(self) -> dict[tuple[Stream, int, int], OrderLine]:
-        known: dict[tuple[Stream, int, int], OrderLine] = {}
-        if not self._header_size:
-            return known
-        try:
-            for line in each(self._file_order(sizes_of(self._handles))):
-                known[line.stream, line.offset, line.length] = line
-        except ValueError:
-            pass  # the fault says so; the lines before it are known
-        return known
+        """The lines of order.jsonl up to the first that is none."""
+        numbers = range(len(self._file_order(sizes_of(self._handles)))) if self._header_size else ()
+        lines = takewhile(lambda line: line is not None, map(self._line, numbers))
+        return {(line.stream, line.offset, line.length): line for line in lines if line}
 
 
 def write_settled(handles: Handles, row: Session, floor: Sizes) -> None:
     """Records that no request is under way and what the session is, so that it opens without a look at its log."""
     sizes = sizes_of(handles)
-    write_record(handles.writable_journal(), Record(sizes, sizes, floor, place_of(handles.order), row))
+    write_record(handles.writable_journal(), Record(sizes, sizes, floor, row))
 
 
 def _headed(row: Session, header: OrderHeader) -> Session:

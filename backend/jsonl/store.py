@@ -30,7 +30,7 @@ from backend.jsonl.disk import reported
 from backend.jsonl.durability import Durability
 from backend.jsonl.handles import HandleCache
 from backend.jsonl.log import Workshop
-from backend.jsonl.opened import lock_directory, opening
+from backend.jsonl.opened import Lock, lock_directory, mark_closed, mark_open, opening
 from backend.jsonl.paths import HIDDEN
 from backend.jsonl.sessions import Sessions
 from backend.store import StoreStatus
@@ -47,19 +47,30 @@ class JsonlStore(Sessions, Definitions):
     @classmethod
     def open_now(cls, directory: Path | str, *, clock: Callable[[], int] = time.time_ns) -> "JsonlStore":
         """As ``open``."""
-        path, lock = lock_directory(Path(directory))
+        lock = lock_directory(Path(directory))
         try:
-            with opening(path):
-                shared = Workshop(HandleCache(), Durability(lock), Clock(clock))
-                catalogue = Catalogue(f"{path}/{HIDDEN}/catalogue.jsonl", shared.durability)
-                return cls(path, catalogue, shared, lock)
+            with opening(lock.directory):
+                durability = Durability(lock.descriptor, owes_all=lock.death != "none")
+                shared = Workshop(HandleCache(), durability, Clock(clock), lock.death)
+                catalogue = Catalogue(f"{lock.directory}/{HIDDEN}/catalogue.jsonl", durability)
+                store = cls(lock, catalogue, shared)
+                if lock.death == "machine":
+                    store.recover()
+                mark_open(lock)
+                return store
         except BaseException:
-            os.close(lock)
+            os.close(lock.descriptor)
             raise
 
-    def __init__(self, directory: str, catalogue: Catalogue, shared: Workshop, lock: int) -> None:
-        super().__init__(directory, catalogue, shared)
-        self._lock: int | None = lock
+    def __init__(self, lock: Lock, catalogue: Catalogue, shared: Workshop) -> None:
+        super().__init__(lock.directory, catalogue, shared)
+        self._lock: Lock | None = lock
+
+    def recover(self) -> None:
+        """Looks at every session after a power cut: later nobody can tell any more what was unsynced then."""
+        self._discover_all()
+        for record in list(self._catalogue.all(SessionRecord)):
+            self._log(record.id)
 
     def sync(self) -> None:
         self._shared.durability.sync()
@@ -86,7 +97,9 @@ class JsonlStore(Sessions, Definitions):
                 for log in self._logs.values():
                     log.settle()
             self.sync()
+            with reported():
+                mark_closed(lock)
         finally:
             self._shared.cache.close()
             self._catalogue.close()
-            os.close(lock)
+            os.close(lock.descriptor)
