@@ -1,9 +1,9 @@
 """The files of ``index/`` and what keeps them true: ``IndexFiles`` (spec 1.2).
 
-``_list_new``, ``_list_again``, ``_unlist`` and ``_remap`` belong into the transaction of the change they follow.
+``_list_new``, ``_relist``, ``_unlist`` and ``_remap`` belong into the transaction of the change they follow.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from backend.log_contract import listed_key
@@ -22,7 +22,7 @@ class Index(Spaces):
     def list_content(self, owner: int) -> bytes:
         self._require_owner(owner)
         names = self._database.all(f"SELECT name {_LISTED}", owner)
-        return "".join(f"{name}\n" for [name] in names).encode()
+        return "".join([name + "\n" for (name,) in names]).encode()
 
     @growing
     def set_current(self, owner: int, name: str) -> Owner:
@@ -74,14 +74,11 @@ class Index(Spaces):
         if key := listed_key(session):
             self._remap(owner, key)
 
-    def _list_again(self, owner: int, session: Session) -> bool:
-        """A session that was appended to; whether the list changed."""
-        if self._top(owner) == session.id:
-            return False
-        self._database.run("UPDATE session SET listed = ? WHERE id = ?", (session.seq, session.id))
-        self._database.run("UPDATE owner SET list_mtime = max(list_mtime + 1, ?) WHERE id = ?", (self._clock(), owner))
-        self._tops[owner] = session.id
-        return True
+    def _relist(self, owners: Iterable[int | None]) -> None:
+        """The lists that appends changed are newer."""
+        for owner in owners:
+            sql = "UPDATE owner SET list_mtime = max(list_mtime + 1, ?) WHERE id = ?"
+            self._database.run(sql, (self._clock(), owner))
 
     def _top(self, owner: int) -> int | None:
         if owner not in self._tops:

@@ -68,10 +68,8 @@ class Base(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """The bytes of one row; those of a log never change."""
+    """The bytes of one row in a stream; those of a log never change."""
 
-    log: int
-    stream: Stream
     start: int
     data: bytes
 
@@ -79,28 +77,29 @@ class Piece(NamedTuple):
     def end(self) -> int:
         return self.start + len(self.data)
 
-    def cut(self, low: int, high: int) -> bytes:
-        """What of it is between two offsets."""
-        return self.data[max(low - self.start, 0) : high - self.start]
+    def cut(self, low: int, high: int) -> bytes | memoryview:
+        """What of it is between two offsets, not copied."""
+        if low <= self.start and self.end <= high:
+            return self.data
+        return memoryview(self.data)[max(low - self.start, 0) : high - self.start]
 
 
 class Recent:
-    """Rows that were read in part, for the reads that go on where those ended: some, of ``RECENT_BYTES`` in all."""
+    """The row of each stream that was read in part last, for the read that goes on where that ended."""
 
     def __init__(self) -> None:
-        self._pieces: list[Piece] = []
+        self._pieces: dict[tuple[int, Stream], Piece] = {}
 
     def find(self, log: int, stream: Stream, offset: int) -> Piece | None:
-        for piece in self._pieces:
-            if piece.log == log and piece.stream == stream and piece.start <= offset < piece.end:
-                return piece
-        return None
+        piece = self._pieces.get((log, stream))
+        return piece if piece is not None and piece.start <= offset < piece.end else None
 
-    def add(self, piece: Piece) -> None:
-        """Adds a row; a single one may be bigger than all may be together."""
-        self._pieces.append(piece)
-        while len(self._pieces) > 1 and sum(len(held.data) for held in self._pieces) > RECENT_BYTES:
-            del self._pieces[0]
+    def add(self, log: int, stream: Stream, piece: Piece) -> None:
+        """Remembers a row, and forgets the oldest above ``RECENT_BYTES`` in all (one may be bigger by itself)."""
+        self._pieces.pop((log, stream), None)
+        self._pieces[log, stream] = piece
+        while len(self._pieces) > 1 and sum(len(held.data) for held in self._pieces.values()) > RECENT_BYTES:
+            del self._pieces[next(iter(self._pieces))]
 
 
 class Logs:
@@ -198,22 +197,22 @@ class Logs:
 
     def read(self, log: int, stream: Stream, start: int, end: int) -> bytes:
         """The bytes of a stream, which must hold them."""
-        pieces: list[bytes] = []
+        pieces: list[bytes | memoryview] = []
         for owner, low, high in self._spans(log, stream, start, end):
             pieces += self._read_own(owner, stream, low, high)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
 
-    def _read_own(self, log: int, stream: Stream, low: int, high: int) -> Iterator[bytes]:
-        while low < high and (piece := self._recent.find(log, stream, low)):
-            yield piece.cut(low, high)
-            low = piece.end
+    def _read_own(self, log: int, stream: Stream, low: int, high: int) -> Iterator[bytes | memoryview]:
+        if recent := self._recent.find(log, stream, low):
+            yield recent.cut(low, high)
+            low = recent.end
         if low >= high:
             return
         for at, data in self._database.all(_BYTES[stream], log, log, low, high):
-            piece = Piece(log, stream, at, data)
+            piece = Piece(at, data)
             yield piece.cut(low, high)
             if piece.end > high and len(data) >= _WORTH_KEEPING:
-                self._recent.add(piece)
+                self._recent.add(log, stream, piece)
 
     def rows(self, log: int, start: int, end: int) -> Iterator[Row]:
         """The entries from ``start`` up to ``end``, which must exist."""

@@ -34,8 +34,8 @@ QUICK_CHECK_LIMIT = 32 << 20
 _SETTINGS = (
     "journal_mode = WAL",
     "synchronous = NORMAL",
-    # KiB. More would not make reads faster: what is not here is in the kernel's page cache.
-    "cache_size = -16384",
+    # KiB. What is not here is in the kernel's page cache; more would make long reads slower, not faster.
+    "cache_size = -4096",
     # A -wal that one big transaction has made longer is cut back to that when it begins anew.
     f"journal_size_limit = {64 << 20}",
 )

@@ -53,9 +53,12 @@ _APPENDED_FIELDS = (
     "state_mtime",
     "meta_mtime",
 )
-UPDATE_SESSION = f"UPDATE session SET {', '.join(f'{field} = ?' for field in _APPENDED_FIELDS)} WHERE id = ?"
+_SET_APPENDED = ", ".join(f"{field} = ?{number}" for number, field in enumerate(_APPENDED_FIELDS, 1))
+_WHERE = f"WHERE id = ?{len(_APPENDED_FIELDS) + 1}"
+UPDATE_SESSION = f"UPDATE session SET {_SET_APPENDED} {_WHERE}"
+UPDATE_AND_LIST_SESSION = f"UPDATE session SET {_SET_APPENDED}, listed = ?{_APPENDED_FIELDS.index('seq') + 1} {_WHERE}"
 appended: Callable[[Session], tuple[Any, ...]] = attrgetter(*_APPENDED_FIELDS, "id")
-"""The values of ``UPDATE_SESSION``."""
+"""The values of both."""
 UPDATE_CWD = "UPDATE session SET cwd = ?, cwd_seq = ?, cwd_mtime = ?, cwd_key = ? WHERE id = ?"
 
 _HEADER = "session_id, format_version, created_at, delegation_depth, parent, at, title, origin"

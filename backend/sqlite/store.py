@@ -81,7 +81,9 @@ class SqliteStore(Sessions, Definitions, LogContract):
 
     @atomic
     def _commit(self, batch: Sequence[Append]) -> Sequence[Appended | CtxError]:
-        return [self._append_one(append) for append in batch]
+        results = [self._append_one(append) for append in batch]
+        self._relist({result.session.owner for result in results if isinstance(result, Appended) and result.listed})
+        return results
 
     def _append_alone(self, append: Append) -> Appended | CtxError:
         try:
@@ -101,25 +103,23 @@ class SqliteStore(Sessions, Definitions, LogContract):
         now = self._clock()
         times = entry_times(append, now // 1_000_000)
         after, files = advance(before, append.lines, time_ms=times[-1], now_ns=now, seq=self._next_seq())
-        self._store(after, append.lines, times)
-        return self._index(before, after, files)
-
-    def _store(self, after: Session, lines: Sequence[Line], times: Sequence[int]) -> None:
-        tail = self._tails.get(after.id) or self._logs.tail(after.id)
-        self._tails[after.id] = self._logs.append(after.id, tail, lines, times)
-        self._database.run(rows.UPDATE_SESSION, rows.appended(after))
-        self._sessions[after.id] = after
-
-    def _index(self, before: Session, after: Session, files: frozenset[str]) -> Appended:
-        """Brings the owner's index up to an append."""
-        keys = self._move_cwd(before, after) if after.cwd_seq != before.cwd_seq else {}
-        listed = after.owner is not None and self._list_again(after.owner, after)
-        if not keys:
+        listed = after.owner is not None and self._top(after.owner) != after.id
+        self._store(after, append.lines, times, rows.UPDATE_AND_LIST_SESSION if listed else rows.UPDATE_SESSION)
+        if after.owner is not None:
+            self._tops[after.owner] = after.id
+        if after.cwd_seq == before.cwd_seq:
             return Appended(after, files, listed)
+        changes = self._move_cwd(before, after)
         new, changed, gone = (
-            tuple(key for key, change in keys.items() if change == kind) for kind in ("new", "changed", "gone")
+            tuple(key for key, change in changes.items() if change == kind) for kind in ("new", "changed", "gone")
         )
         return Appended(after, files, listed, new, changed, gone)
+
+    def _store(self, after: Session, lines: Sequence[Line], times: Sequence[int], update: str) -> None:
+        tail = self._tails.get(after.id) or self._logs.tail(after.id)
+        self._tails[after.id] = self._logs.append(after.id, tail, lines, times)
+        self._database.run(update, rows.appended(after))
+        self._sessions[after.id] = after
 
     # the log contract's primitives
 
