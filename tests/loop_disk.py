@@ -1,7 +1,5 @@
-"""A small ext4 of its own on a loop device, for tests of full disks and power cuts. Needs root."""
+"""A directory on a small ext4 of its own, for tests of a store on full disks and after power cuts."""
 
-import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -9,9 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="a loop device needs root")
+from tests.crash.disks import copy, disk, need_loop_devices
+from tests.mounting import SCRATCH
 
 
 class LoopDisk(NamedTuple):
@@ -23,42 +20,34 @@ class LoopDisk(NamedTuple):
     @contextmanager
     def after_power_cut(self) -> Iterator[Path]:
         """The directory as a machine finds it that lost power at this moment."""
-        with _directory() as directory:
-            image = directory / "image"
-            shutil.copyfile(self.image, image)
-            with _mounted(image, directory) as mountpoint:
+        with _image() as image:
+            copy(self.image, image)
+            with _mounted(image) as mountpoint:
                 yield mountpoint
 
 
 @contextmanager
 def loop_disk(size: int) -> Iterator[LoopDisk]:
     """An ext4 of ``size`` bytes, its journal and tables included, gone afterwards."""
-    with _directory() as directory:
-        image = directory / "image"
+    need_loop_devices()
+    with _image() as image:
         with image.open("wb") as file:
             file.truncate(size)
-        _run("mkfs.ext4", "-q", "-F", "-m", "0", image)
-        with _mounted(image, directory) as mountpoint:
-            shutil.rmtree(mountpoint / "lost+found")
+        subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", image], check=True)
+        with _mounted(image) as mountpoint:
+            (mountpoint / "lost+found").rmdir()
             yield LoopDisk(mountpoint, image)
 
 
 @contextmanager
-def _directory() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="ctxfs-loop-", dir="/var/tmp") as directory:
-        yield Path(directory)
+def _image() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="ctxfs-test-", dir=SCRATCH) as directory:
+        yield Path(directory) / "disk.img"
 
 
 @contextmanager
-def _mounted(image: Path, directory: Path) -> Iterator[Path]:
-    mountpoint = directory / "mounted"
+def _mounted(image: Path) -> Iterator[Path]:
+    mountpoint = image.parent / "mounted"
     mountpoint.mkdir()
-    _run("mount", "-o", "loop", image, mountpoint)
-    try:
+    with disk(image, mountpoint):
         yield mountpoint
-    finally:
-        _run("umount", mountpoint)
-
-
-def _run(*command: str | Path) -> None:
-    subprocess.run(command, check=True, stdin=subprocess.DEVNULL)

@@ -15,7 +15,7 @@ from backend.errors import StoreFailed
 from backend.sqlite import SqliteStore, database, durability
 from backend.store import Append
 from tests.contract.harness import Harness, say
-from tests.loop_disk import AS_ROOT, loop_disk
+from tests.loop_disk import loop_disk
 
 BIG = say("x" * 1_000_000)
 
@@ -57,7 +57,6 @@ def test_what_was_synced_is_in_the_database_and_its_log(at: Harness, tmp_path: P
         assert entries(copied(at, tmp_path / f"copy{n}", "ctxfs.db", "ctxfs.db-wal")) == n
 
 
-@AS_ROOT
 def test_what_was_synced_survives_a_power_cut() -> None:
     with loop_disk(64 << 20) as disk:
         at = Harness("sqlite", disk.mountpoint)
@@ -70,7 +69,6 @@ def test_what_was_synced_survives_a_power_cut() -> None:
         at.store.close()
 
 
-@AS_ROOT
 def test_what_was_synced_survives_a_power_cut_amid_checkpoints() -> None:
     with loop_disk(128 << 20) as disk:
         at = Harness("sqlite", disk.mountpoint)

@@ -10,9 +10,7 @@ from backend.errors import OpenError, StoreFull
 from backend.sqlite import SqliteStore
 from backend.store import Append, Appended, Session
 from tests.contract.harness import Harness, raws, say
-from tests.loop_disk import AS_ROOT, loop_disk
-
-pytestmark = AS_ROOT
+from tests.loop_disk import loop_disk
 
 LINE = say("x" * 10_000)
 
