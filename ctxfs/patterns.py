@@ -46,7 +46,7 @@ PATTERNS = (
         definitions.make_model_definition,
         definitions.remove_model_definition,
     ),
-    Pattern(Kind.HOMES, Kind.HOME, is_uid, spaces.find_home, spaces.each_home),
+    Pattern(Kind.HOMES, Kind.HOME, is_uid, spaces.find_home, spaces.each_home, spaces.make_home),
     Pattern(
         Kind.SHARED,
         Kind.SHARED_SPACE,

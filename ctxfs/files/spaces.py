@@ -31,6 +31,11 @@ def each_home(core: "Core", _: Nothing, after: int, uid: int) -> Iterable[Found]
     return [Found(number + 1, str(number), number) for number in uids if number + 1 > after]
 
 
+def make_home(core: "Core", _: Nothing, name: str, caller: Caller) -> int:
+    """Every home is there without being made; what is not is another's, in a user's own mount."""
+    raise FUSEError(errno.EPERM)
+
+
 def find_shared(core: "Core", _: Nothing, name: str, _uid: int) -> int | None:
     """A shared space by name; none in a user's own mount."""
     if core.alone or core.store.space(f"shared/{name}") is None:

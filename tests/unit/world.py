@@ -1,0 +1,114 @@
+"""The tree over a memory store, without a mount: handlers are called as the kernel would."""
+
+import os
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+from unittest import mock
+
+from pyfuse3 import FUSEError
+
+from backend.errors import CtxError
+from backend.memory import MemoryStore
+from ctxfs.boundary import errno_of
+from ctxfs.commits import Commits
+from ctxfs.core import Budget, Core
+from ctxfs.file_operations import TreeOperations
+from ctxfs.files.passthrough import DiskOperations
+from ctxfs.files.temporaries import Temporaries
+from ctxfs.inodes import node_of
+from ctxfs.kernel_cache import KernelCache
+from ctxfs.loop import Loop
+from ctxfs.privacy import Access
+from ctxfs.statistics import Health, Statistics
+from ctxfs.subjects import Subjects
+from ctxfs.tree import Tree
+from ctxfs.users import Users
+
+T = TypeVar("T")
+
+
+class Caller(NamedTuple):
+    """What a handler needs of a request's context."""
+
+    uid: int
+    gid: int
+    pid: int = 0
+    umask: int = 0
+
+
+class World:
+    """``tree`` reads, ``operations`` are the handlers; nothing is sent to a kernel."""
+
+    def __init__(self, directory: Path, *, alone: bool = False) -> None:
+        self._no_kernel = [
+            mock.patch("pyfuse3.invalidate_inode"),
+            mock.patch("pyfuse3.invalidate_entry"),
+        ]
+        for patch in self._no_kernel:
+            patch.start()
+        self.loop = Loop()
+        self.store = MemoryStore()
+        users = Users(self.loop, lambda uid: uid)
+        subjects = Subjects(self.store, users, Access(0, 0, shared=True), time.time_ns())
+        kernel = KernelCache(subjects)
+        health = Health(lambda: None)
+        budget = Budget()
+        self.core = Core(
+            store=self.store,
+            store_dir=directory,
+            subjects=subjects,
+            users=users,
+            commits=Commits(self.loop, self.store, health, kernel.appended),
+            kernel=kernel,
+            disk=DiskOperations(directory / "disk", as_root=os.geteuid() == 0, invalidate=kernel.attributes_changed),
+            temporaries=Temporaries(budget),
+            budget=budget,
+            statistics=Statistics(),
+            health=health,
+            mounter=os.geteuid(),
+            alone=alone,
+        )
+        self.tree = Tree(self.core)
+        self.operations = TreeOperations(self.core)
+
+    def close(self) -> None:
+        for part in (self.core.commits, self.core.kernel, self.core.users, self.core.disk):
+            part.close()
+        for patch in self._no_kernel:
+            patch.stop()
+
+    def does(self, handler: Coroutine[Any, Any, T]) -> T:
+        """What a handler returns or raises."""
+        results: list[T] = []
+        errors: list[Exception] = []
+
+        async def main() -> None:
+            try:
+                results.append(await handler)
+            except Exception as error:
+                # What leaves a task would end the loop.
+                errors.append(error)
+
+        self.loop.run(main)
+        for error in errors:
+            raise error
+        return results[0]
+
+    def outcome(self, handler: Coroutine[Any, Any, Any]) -> int:
+        """0, or the errno that the boundary would answer."""
+        try:
+            self.does(handler)
+        except FUSEError as error:
+            return int(error.errno)
+        except (CtxError, OSError) as error:
+            return errno_of(error)
+        finally:
+            handler.close()
+        return 0
+
+    def names(self, inode: int, uid: int = 0) -> dict[str, int]:
+        """A directory's names and their offsets, in order; ordinary directories left out."""
+        directory = self.tree.entry(node_of(inode))
+        return {name: offset for offset, name, _ in self.tree.children(directory, 0, uid)}
