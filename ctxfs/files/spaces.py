@@ -31,7 +31,7 @@ def each_home(core: "Core", _: Nothing, after: int, uid: int) -> Iterable[Found]
     return [Found(number + 1, str(number), number) for number in uids if number + 1 > after]
 
 
-def make_home(core: "Core", _: Nothing, name: str, caller: Caller) -> int:
+def make_home(_core: "Core", _: Nothing, _name: str, _caller: Caller) -> int:
     """Every home is there without being made; what is not is another's, in a user's own mount."""
     raise FUSEError(errno.EPERM)
 
