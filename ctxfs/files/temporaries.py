@@ -166,6 +166,9 @@ class TemporaryHandle(Handle):
         self._check_writable()
         self.core.temporaries.resize(self._temporary, size)
 
+    async def fsync(self) -> None:
+        """It is in memory only; the rename that stores it waits for the disk."""
+
     def _check_writable(self) -> None:
         if self._temporary.target is not None:
             raise FUSEError(errno.EBADF)
