@@ -18,6 +18,7 @@ from ctxfs.boundary import guard_operations
 from ctxfs.commits import Commits
 from ctxfs.core import Budget, Core
 from ctxfs.files.passthrough import DiskOperations
+from ctxfs.files.passthrough_blocking import BlockingCalls
 from ctxfs.files.temporaries import Temporaries
 from ctxfs.inodes import Kind, Node, inode_of
 from ctxfs.kernel_cache import KernelCache
@@ -38,6 +39,7 @@ class FuseThread:
         self._mountpoint = mountpoint
         self._options = options
         self._loop = Loop()
+        self._disk_calls = BlockingCalls(self._loop)
         self._statistics = Statistics()
         self._core = self._make_core(store, store_dir, owner_uid)
         self._operations = Operations(self._core)
@@ -59,7 +61,12 @@ class FuseThread:
             users=users,
             commits=Commits(self._loop, store, health, kernel.appended),
             kernel=kernel,
-            disk=DiskOperations(store_dir / "disk", as_root=owner_uid is None, invalidate=kernel.attributes_changed),
+            disk=DiskOperations(
+                store_dir / "disk",
+                as_root=owner_uid is None,
+                invalidate=kernel.attributes_changed,
+                offload=self._disk_calls,
+            ),
             temporaries=Temporaries(budget),
             budget=budget,
             statistics=self._statistics,
@@ -89,6 +96,7 @@ class FuseThread:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(pyfuse3.terminate)
             self._thread.join()
+        self._disk_calls.close()
         self._core.commits.close()
         self._core.kernel.close()
         self._core.users.close()
