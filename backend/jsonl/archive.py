@@ -13,7 +13,7 @@ import msgspec
 
 from backend.errors import Busy, Exists, NotEmpty
 from backend.facts import later
-from backend.jsonl.catalogue import ArchiveRecord, Catalogue, SessionRecord
+from backend.jsonl.catalogue import ArchiveRecord, Catalogue, OwnerRecord, SessionRecord
 from backend.jsonl.disk import directories, exists, make_directories, reported, stamp
 from backend.jsonl.foreign import has_unreadable_state
 from backend.jsonl.index import Index
@@ -194,9 +194,16 @@ class Archive(Index):
                 shelf.sessions[name] = sessions.pop(name, 0) or self._found_archived(above, f"{path}/{name}", name)
             else:
                 shelf.directories.put(self._found_directory(space, directory, f"{path}/{name}", known.pop(name, None)))
-        self._drop_sessions(list(sessions.values()))
+        self._drop_sessions([id for id in sessions.values() if not self._is_live(id)])
         self._catalogue.drop(*(record.id for record in known.values()))
         return shelf
+
+    def _is_live(self, session: int) -> bool:
+        """Whether a session that is not in the archive is still where it was (we died before it was moved)."""
+        record = self._catalogue.get(SessionRecord, session)
+        if record is None or record.owner is None or self._catalogue.get(OwnerRecord, record.owner) is None:
+            return False
+        return session in self._held(record.owner).names.values()
 
     def _found_directory(
         self, space: str, parent: int | None, path: str, record: ArchiveRecord | None

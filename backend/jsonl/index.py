@@ -110,6 +110,8 @@ class Index(Spaces):
         return held.row
 
     def mapping(self, owner: int, kind: IndexKind, key: str) -> Mapping | None:
+        if self._catalogue.get(OwnerRecord, owner) is None:
+            return None
         rows = self._mappings(self._held(owner), kind)
         return rows.get(self._mapping_ids.get((owner, kind, key), 0))
 
@@ -118,6 +120,8 @@ class Index(Spaces):
         return None if record is None else self.mapping(record.owner, record.kind, record.key)
 
     def mappings(self, owner: int, kind: IndexKind, after: int = 0, limit: int = 1000) -> Sequence[Mapping]:
+        if self._catalogue.get(OwnerRecord, owner) is None:
+            return []
         return self._mappings(self._held(owner), kind).page(after, limit)
 
     def set_mapping(self, owner: int, kind: IndexKind, key: str, session: str) -> Mapping:

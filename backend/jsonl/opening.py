@@ -20,9 +20,9 @@ from typing import NamedTuple
 import msgspec
 
 from backend.entries import FORMAT_VERSION
-from backend.jsonl.disk import create, exists, read_range
+from backend.jsonl.disk import create, exists, open_regular, read_range, regular
 from backend.jsonl.foreign import with_files, with_values
-from backend.jsonl.handles import LOGS, ORDER, STORE, Handles
+from backend.jsonl.handles import JOURNAL, LOGS, ORDER, STORE, Handles
 from backend.jsonl.journal import Record, Sizes, read_record, write_record
 from backend.jsonl.opened import Death
 from backend.jsonl.order import (
@@ -70,6 +70,30 @@ def open_session(directory: str, blank: Session, handles: Handles, death: Death)
     if record or _size(handles.order):
         return _Ours(directory, blank, handles, record).open(death)
     return _foreign(directory, with_files(directory, blank), handles)
+
+
+def recorded_row(directory: str, blank: Session) -> Session | None:
+    """The row of a session of ours by its journal alone, None unless its files have the sizes that it says.
+
+    Enough to put the session in order; whether its history is sound takes ``open_session``.
+    """
+    found = [regular(f"{directory}/{name}") for name in ("messages.jsonl", "events.jsonl", ORDER)]
+    try:
+        journal = open_regular(f"{directory}/{JOURNAL}", os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        record = read_record(journal)
+    finally:
+        os.close(journal)
+    if record is None or record.new != Sizes(*(stat.st_size if stat else 0 for stat in found)):
+        return None
+    return _identified(record.after, blank)
+
+
+def _identified(row: Session, blank: Session) -> Session:
+    """A recorded row with what the catalogue says of the session."""
+    return msgspec.structs.replace(row, **{name: getattr(blank, name) for name in _IDENTITY})
 
 
 def sizes_of(handles: Handles) -> Sizes:
@@ -162,7 +186,7 @@ class _Ours:
         mtimes = (os.fstat(handles.messages).st_mtime_ns, os.fstat(handles.events).st_mtime_ns)
         if mtimes != (row.messages_mtime, row.events_mtime):
             return None
-        row = msgspec.structs.replace(row, **{name: getattr(self._blank, name) for name in _IDENTITY})
+        row = _identified(row, self._blank)
         return Opened(row, self._file_order(record.new), header, record.floor, settled=True)
 
     def _examined(self, header: OrderHeader, sizes: Sizes) -> Opened:

@@ -17,6 +17,7 @@ from backend.jsonl.disk import read_range
 from backend.store import Line, Session, Stream
 
 WIDTH = 160
+_MAX_TIME = 1 << 63
 _BATCH = 4096
 _FIRST_READ = 4096
 _STREAMS: tuple[Stream, Stream] = ("messages", "events")
@@ -72,16 +73,18 @@ def plain_header(stored: OrderHeader) -> SessionHeader:
 
 
 def encode_header(header: OrderHeader) -> bytes:
-    """The first line of the file."""
-    return msgspec.json.encode(header) + b"\n"
+    """The first line of the file; ``SessionError`` for text that no UTF-8 says."""
+    try:
+        return msgspec.json.encode(header) + b"\n"
+    except UnicodeEncodeError:
+        raise SessionError("a session's header must not hold half a surrogate pair") from None
 
 
 def encode_line(line: OrderLine) -> bytes:
     """An entry line; ``SessionError`` for a time that no clock shows."""
-    text = msgspec.json.encode(line)
-    if len(text) >= WIDTH:
+    if not -_MAX_TIME <= line.time < _MAX_TIME:
         raise SessionError(f"the time of an entry must be in ms since the epoch, not {line.time}")
-    return text.ljust(WIDTH - 1) + b"\n"
+    return msgspec.json.encode(line).ljust(WIDTH - 1) + b"\n"
 
 
 def decode_line(raw: bytes, n: int) -> OrderLine:

@@ -28,6 +28,7 @@ from backend.jsonl.foreign import with_values
 from backend.jsonl.handles import ORDER, STORE
 from backend.jsonl.log import SessionLog, Workshop
 from backend.jsonl.making import building_name, fill_branch, hide_session, make_session
+from backend.jsonl.opening import recorded_row
 from backend.jsonl.order import stored_header
 from backend.jsonl.spaces import found
 from backend.log_contract import (
@@ -43,7 +44,7 @@ from backend.names import is_session_name
 from backend.store import Append, Appended, Line, Removed, Row, Session, Snapshot, Stream
 
 _SNAPSHOTS = ("AGENTS.md", "SKILLS.md")
-_MAX_SNAPSHOT = 1 << 20
+_MAX_SNAPSHOT = 16 << 20
 
 
 class Sessions(Discovery, LogContract):
@@ -127,7 +128,9 @@ class Sessions(Discovery, LogContract):
 
     def snapshot(self, session: int, name: str) -> Snapshot | None:
         stat = regular(self._snapshot_path(session, name))
-        return None if stat is None else Snapshot(name, stat.st_size, max(1, stat.st_mtime_ns))
+        if stat is None or stat.st_size > _MAX_SNAPSHOT:
+            return None
+        return Snapshot(name, stat.st_size, max(1, stat.st_mtime_ns))
 
     def read_snapshot(self, session: int, name: str) -> bytes:
         return found(read_small(self._snapshot_path(session, name), _MAX_SNAPSHOT), "snapshot")
@@ -259,10 +262,11 @@ class Sessions(Discovery, LogContract):
     def _facts(self, session: int) -> Session:
         if session not in self._logs:
             record = found(self._catalogue.get(SessionRecord, session), "session")
-            path = self._session_path(record)
-            if regular(f"{path}/{ORDER}") is None:
-                with reported():
-                    return with_values(path, self._blank_foreign(record))
+            path, blank = self._session_path(record), self._blank_foreign(record)
+            with reported():
+                row = with_values(path, blank) if regular(f"{path}/{ORDER}") is None else recorded_row(path, blank)
+            if row is not None:
+                return row
         return self._log(session).row
 
     def _require_session(self, session: int) -> Session:

@@ -76,12 +76,10 @@ class JsonlStore(Sessions, Definitions):
         self._shared.durability.sync()
 
     def status(self) -> StoreStatus:
-        """Looks at the whole tree the first time; ``bytes`` are those of the logs."""
+        """Looks at the whole tree the first time; ``bytes`` are those of the logs that were looked at."""
         self._discover_all()
-        records = list(self._catalogue.all(SessionRecord))
-        live = sum(record.archive is None for record in records)
-        spaces = len(self.spaces("home/")) + len(self.spaces("shared/"))
-        return StoreStatus("jsonl", live, spaces, self._log_bytes(), self._failure)
+        live = len(self._ids) - sum(len(shelf.sessions) for shelf in self._shelves.values())
+        return StoreStatus("jsonl", live, len(self._spaces), self._log_bytes(), self._failure)
 
     def close(self) -> None:
         """Writes the views that waited for it, syncs, and lets go of the disk; twice is once."""

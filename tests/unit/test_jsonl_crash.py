@@ -400,3 +400,24 @@ def test_a_foreign_tree_dies_and_lives_as_well(root: Path) -> None:
     assert session(store, "torn").fault
     store.close()
     assert picture(root / SESSIONS / "torn") == before
+
+
+def test_a_session_that_was_not_moved_into_the_archive_in_time_keeps_its_id(root: Path) -> None:
+    made(root)
+    store = opened(root)
+    other = store.create_session(coder(store).id, "other", 1000)
+    directory = store.add_archive_directory(HOME, None, "coder", 1000)
+    store.close()
+
+    def work() -> None:
+        store = opened(root)
+        row = session(store, "other")
+        assert store.archive_directory(HOME, None, "coder")
+        os.rename = lambda *_: os._exit(_KILLED)
+        store.archive_session(row.id, directory.id)
+
+    assert in_child(work) == _KILLED
+    store = opened(root)
+    assert store.archived_sessions(directory.id) == []
+    assert session(store, "other").id == other.id
+    store.close()

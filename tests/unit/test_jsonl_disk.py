@@ -33,7 +33,7 @@ from backend.jsonl.disk import fsync
 from backend.jsonl.handles import _OPEN_SESSIONS
 from backend.names import cwd_key
 from backend.store import Append, Session
-from tests.loop_disk import AS_ROOT, loop_disk
+from tests.loop_disk import loop_disk
 from tests.unit.jsonl_tree import HOME, SESSIONS, append, coder, event, opened, picture, say, session
 
 CD = event('{"type":"cwd","cwd":"/tmp"}')
@@ -183,6 +183,25 @@ def test_sessions_without_a_place_survive_a_lost_catalogue(root: Path) -> None:
     head = trio.run(store.head, header.session_id)
     assert head and (head.header, head.length) == (header, 2)
     store.close()
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\udfff"])
+def test_a_header_that_no_file_can_hold_is_refused(store: JsonlStore, root: Path, text: str) -> None:
+    before = set(picture(root))
+    for fields in ({"session_id": text}, {"session_id": "x", "title": text}):
+        header = SessionHeader(**{"format_version": 1, "created_at": 5, "delegation_depth": 0} | fields)  # type: ignore[arg-type]
+        with pytest.raises(SessionError):
+            trio.run(store.create, header)
+    assert set(picture(root)) == before
+
+
+@pytest.mark.parametrize("time", [-(1 << 63) - 1, 1 << 63, 10**40])
+def test_a_time_that_no_clock_shows_is_refused(store: JsonlStore, time: int) -> None:
+    with pytest.raises(SessionError):
+        append(store, session(store), say("x"), time=time)
+    assert session(store).n == 0
+    append(store, session(store), say("x"), time=-(1 << 63))
+    assert store.rows(session(store).id)[0].time == -(1 << 63)
 
 
 @pytest.mark.parametrize("umask", [0, 0o022, 0o077, 0o377])
@@ -474,7 +493,6 @@ def test_sync_runs_beside_everything_else(store: JsonlStore) -> None:
     assert not failures
 
 
-@AS_ROOT
 def test_a_full_disk_recovers_when_there_is_space() -> None:
     with loop_disk(8 << 20) as disk:
         ballast = disk.mountpoint / "ballast"
@@ -503,7 +521,6 @@ FLUSHED = [files for size in range(len(FILES) + 1) for files in itertools.combin
 REQUESTS = [[say("one"), CD], [say("two", "assistant")], [CD, say("three"), say("four")], [say("five" * 3000)]]
 
 
-@AS_ROOT
 @pytest.mark.parametrize("reopened", [False, True], ids=["first mount", "later mount"])
 def test_a_power_cut_loses_no_synced_line_and_leaves_whole_requests(reopened: bool) -> None:
     """Whichever files the kernel has written out by then."""
@@ -531,7 +548,6 @@ def test_a_power_cut_loses_no_synced_line_and_leaves_whole_requests(reopened: bo
                     append(found, row, say("next"))
 
 
-@AS_ROOT
 def test_a_power_cut_after_a_sync_loses_nothing() -> None:
     with loop_disk(32 << 20) as disk, closing(made(disk.mountpoint)) as store:
         for number in range(3):
