@@ -151,3 +151,7 @@ class BranchOutOfRange(SessionError):
     """A branch beyond its parent's end (``ERANGE``, spec 1.9)."""
 
     errno = errno.ERANGE
+
+
+class NoPromptError(SessionError):
+    """No request was recorded at that entry (spec 2.6)."""

@@ -1,7 +1,7 @@
 """What every store does alike: the log contract (spec 2.9) in terms of ``FileStore``, and rules of its rows.
 
 A store derives from ``LogContract``, implements ``FileStore`` and six primitives, and has ``head``, ``read``,
-``put``, ``create``, ``branch``, ``list`` and ``delete``:
+``put``, ``create``, ``branch``, ``list``, ``delete`` and ``find``; it is durable unless it says otherwise:
 
 - ``_find(session_id)``: the session's row, wherever it is (live, archived, without a place).
 - ``_header(session)``: its header as stored.
@@ -71,6 +71,13 @@ class LogContract(ABC):
     @abstractmethod
     def delete_session(self, session: int) -> Removed: ...
 
+    @property
+    def ephemeral(self) -> bool:
+        return False
+
+    def find(self, session_id: str) -> Session | None:
+        return self._find(session_id)
+
     async def head(self, session_id: str) -> SessionHead | None:
         session = self._find(session_id)
         return None if session is None else SessionHead(known_format(self._header(session)), session.n)
@@ -139,7 +146,9 @@ def header_fault(header: SessionHeader) -> str | None:
         return "createdAt, delegationDepth and at must be integers of at least 0"
     if (header.parent is None) != (header.at is None):
         return "parent and at go together"
-    return json_fault([header.session_id, header.parent, header.title, header.origin])
+    if not all(text is None or type(text) is str for text in (header.parent, header.title)):
+        return "parent and title must be strings"
+    return json_fault(header.origin)
 
 
 def known_format(header: SessionHeader) -> SessionHeader:

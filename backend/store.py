@@ -362,6 +362,15 @@ class FileStore(SpaceStore, SessionFiles, IndexFiles, ArchiveFiles, DefinitionFi
 class Store(SessionStore, FileStore, Protocol):
     """What every constructor returns: ``SqliteStore.open(path)``, ``MemoryStore()``, ``JsonlStore.open(dir)``."""
 
+    @property
+    def ephemeral(self) -> bool:
+        """Whether sessions are gone with the process (spec 2.9, ``release_if_ephemeral``)."""
+        ...
+
+    def find(self, session_id: str) -> Session | None:
+        """The session of that id, wherever it is: live, archived, without a place."""
+        ...
+
     async def branch(self, header: SessionHeader) -> None:
         """Creates a session that holds the first ``header.at`` entries of ``header.parent`` by reference (spec 2.8).
 

@@ -93,6 +93,11 @@ def api_json(value: dict[str, Any]) -> bytes:
     return raw
 
 
+def json_copy(value: Any) -> Any:
+    """A copy of a JSON value that shares nothing with it; errors as ``api_json``."""
+    return lenient_object(api_json({"value": value}))["value"]
+
+
 def json_fault(value: object) -> str | None:
     """Why a Python value does not survive a JSON round trip, None if it does; cycles and depth included."""
     todo: list[tuple[object, int]] = [(value, 1)]

@@ -40,6 +40,10 @@ class MemoryStore(Archive, Definitions, LogContract):
         self._logs: dict[int, Log] = {}
         self._snapshots: dict[tuple[int, str], tuple[Snapshot, bytes]] = {}
 
+    @property
+    def ephemeral(self) -> bool:
+        return True
+
     def status(self) -> StoreStatus:
         live = sum(session.archive is None for session in self._sessions.values())
         size = sum(log.own_bytes for log in self._logs.values())
