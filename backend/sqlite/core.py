@@ -1,8 +1,8 @@
 """What the parts of the sqlite store share: the database, the logs, the clock, the sequence, remembered rows.
 
-Threads: all of it belongs to the store's thread. What is remembered (sessions, tails of logs, the session on top of
-each list) is what the database says: this connection is the only one that writes such rows, a change is remembered
-only inside its transaction, and a transaction that fails forgets everything.
+Threads: all of it belongs to the store's thread. What is remembered (owners, sessions, tails of logs, the session on
+top of each list) is what the database says: this connection is the only one that writes such rows, a change is
+remembered only inside its transaction, and a transaction that fails forgets everything.
 """
 
 import functools
@@ -14,7 +14,7 @@ from backend.sqlite import rows
 from backend.sqlite.database import Database
 from backend.sqlite.durability import Durability
 from backend.sqlite.logs import Logs, Tail
-from backend.store import Session
+from backend.store import Owner, Session
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -35,9 +35,20 @@ class Core:
         self._logs = Logs(database)
         self._clock = clock
         self._seq: int | None = None
+        self._owners: dict[int, Owner] = {}
         self._sessions: dict[int, Session] = {}
         self._tails: dict[int, Tail] = {}
         self._tops: dict[int, int] = {}
+
+    def owner_by_id(self, owner: int) -> Owner | None:
+        known = self._owners.get(owner)
+        if known is None:
+            known = rows.made(Owner, self._database.one(rows.OWNER_BY_ID, owner))
+            if known is not None:
+                if len(self._owners) >= REMEMBERED:
+                    self._owners.clear()
+                self._owners[owner] = known
+        return known
 
     def session_by_id(self, session: int) -> Session | None:
         known = self._sessions.get(session)
@@ -58,6 +69,7 @@ class Core:
 
     def _forget(self) -> None:
         self._seq = None
+        self._owners.clear()
         self._sessions.clear()
         self._tails.clear()
         self._tops.clear()
@@ -77,6 +89,11 @@ class Core:
             self._durability.require_room(payload)
         except StoreFull as full:
             raise self._database.remember(full) from None
+
+    def _change_owner(self, owner: int, sql: str, *values: int | str | None) -> None:
+        """An UPDATE of an owner, whose id is its last value."""
+        self._database.run(sql, (*values, owner))
+        self._owners.pop(owner, None)
 
     def _touch_directory(self, directory: int) -> None:
         """An archive directory whose names changed."""

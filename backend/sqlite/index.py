@@ -62,12 +62,12 @@ class Index(Spaces):
 
     def _set_current(self, owner: int, name: str | None) -> None:
         sql = "UPDATE owner SET current = ?, current_mtime = max(current_mtime + 1, ?) WHERE id = ?"
-        self._database.run(sql, (name, self._clock(), owner))
+        self._change_owner(owner, sql, name, self._clock())
 
     def _list_new(self, owner: int, session: Session) -> None:
         """A session that was made: it is on top of the list, and current where none is."""
         now, growth = self._clock(), len(session.name) + 1
-        self._database.run(_GROW_LIST, (growth, now, now, owner))
+        self._change_owner(owner, _GROW_LIST, growth, now, now)
         if self._require_owner(owner).current is None:
             self._set_current(owner, session.name)
         self._tops[owner] = session.id
@@ -77,8 +77,8 @@ class Index(Spaces):
     def _relist(self, owners: Iterable[int | None]) -> None:
         """The lists that appends changed are newer."""
         for owner in owners:
-            sql = "UPDATE owner SET list_mtime = max(list_mtime + 1, ?) WHERE id = ?"
-            self._database.run(sql, (self._clock(), owner))
+            if owner is not None:
+                self._change_owner(owner, _TOUCH_LIST, self._clock())
 
     def _top(self, owner: int) -> int | None:
         if owner not in self._tops:
@@ -90,7 +90,7 @@ class Index(Spaces):
     def _unlist(self, owner: int, session: Session) -> Removed:
         """A live session that goes away: takes it and what leads to it out of the index."""
         now, growth = self._clock(), -len(session.name) - 1
-        self._database.run(_GROW_LIST, (growth, now, now, owner))
+        self._change_owner(owner, _GROW_LIST, growth, now, now)
         self._tops.pop(owner, None)
         gone: list[tuple[IndexKind, str]] = self._database.run(
             "DELETE FROM mapping WHERE session = ? AND kind <> 'by-cwd' RETURNING kind, key", (session.id,)
@@ -141,6 +141,7 @@ _HOLDER = (
     "SELECT id FROM session INDEXED BY session_cwd"
     " WHERE owner = ? AND archive IS NULL AND cwd_key = ? ORDER BY cwd_seq DESC LIMIT 1"
 )
+_TOUCH_LIST = "UPDATE owner SET list_mtime = max(list_mtime + 1, ?) WHERE id = ?"
 _GROW_LIST = (
     "UPDATE owner SET list_size = list_size + ?, list_mtime = max(list_mtime + 1, ?), mtime = max(mtime + 1, ?)"
     " WHERE id = ?"

@@ -16,6 +16,7 @@ T = TypeVar("T")
 
 SPACE = f"SELECT {', '.join(Space.__struct_fields__)} FROM space"
 OWNER = f"SELECT {', '.join(Owner.__struct_fields__)} FROM owner"
+OWNER_BY_ID = f"{OWNER} WHERE id = ?"
 DIRECTORY = f"SELECT {', '.join(ArchiveDirectory.__struct_fields__)} FROM archive_directory"
 MAPPING = (
     "SELECT mapping.id, mapping.owner, kind, key, session.name, mapping.mtime"

@@ -46,9 +46,6 @@ class Spaces(Core):
         where = "WHERE space = ? AND kind = ? AND name = ?"
         return rows.made(Owner, self._database.one(f"{rows.OWNER} {where}", space, kind, name))
 
-    def owner_by_id(self, owner: int) -> Owner | None:
-        return rows.made(Owner, self._database.one(f"{rows.OWNER} WHERE id = ?", owner))
-
     def owners(self, space: str, kind: OwnerKind) -> Sequence[Owner]:
         found_rows = self._database.all(f"{rows.OWNER} WHERE space = ? AND kind = ? ORDER BY id", space, kind)
         return [Owner(*row) for row in found_rows]
@@ -71,6 +68,7 @@ class Spaces(Core):
         # Archived sessions stay, without an owner.
         self._database.run("DELETE FROM owner WHERE id = ?", (owner,))
         self._sessions.clear()
+        self._owners.pop(owner, None)
         self._tops.pop(owner, None)
 
     def _require_owner(self, owner: int) -> Owner:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from backend.errors import StoreFailed
 from backend.sqlite import SqliteStore, index, logs, rows, segments
 from backend.store import Append, Line, Session
 from tests.contract.harness import Harness, cd, event, raws, say
@@ -279,3 +280,36 @@ def test_appends_that_come_together_are_refused_alone(at: Harness) -> None:
     ]
     assert [row.raw for row in at.store.rows(a.id)] == [say("1").raw, say("4").raw]
     assert at.now(b).n == 0
+
+
+def test_a_commit_that_fails_midway_changes_nothing_in_memory_or_on_disk(at: Harness) -> None:
+    a, b = fill(at, "a", [say("1")]), fill(at, "b", [say("2")])
+    before = (at.now(a), at.now(b), at.owner_now(), at.listed(), at.mapped("by-cwd"))
+    assert isinstance(at.store, SqliteStore)
+    at.store._database.connection.execute(
+        "CREATE TEMP TRIGGER fails BEFORE INSERT ON mapping BEGIN SELECT raise(ABORT, 'broken'); END"
+    )
+
+    with pytest.raises(StoreFailed, match="broken"):
+        at.append(a, say("3"), cd("/x"))
+    assert (at.now(a), at.now(b), at.owner_now(), at.listed(), at.mapped("by-cwd")) == before
+    assert "broken" in (at.store.status().failure or "")
+
+    at.reopen()
+    assert (at.now(a), at.now(b), at.owner_now(), at.listed(), at.mapped("by-cwd")) == before
+    at.append(a, say("3"), cd("/x"))
+    assert at.stream(a, "messages") == raws([say("1"), say("3")])
+    assert at.listed() == ["a", "b"]
+
+
+def test_one_failing_append_of_many_leaves_the_others(at: Harness) -> None:
+    a, b = at.session("a"), at.session("b")
+    assert isinstance(at.store, SqliteStore)
+    at.store._database.connection.execute(
+        "CREATE TEMP TRIGGER fails BEFORE INSERT ON mapping BEGIN SELECT raise(ABORT, 'broken'); END"
+    )
+
+    results = at.store.append([Append(a.id, [cd("/x")]), Append(b.id, [say("1")])])
+
+    assert [type(result).__name__ for result in results] == ["StoreFailed", "Appended"]
+    assert (at.now(a).n, at.now(b).n) == (0, 1)
