@@ -19,13 +19,14 @@ _CONSTRUCTORS: dict[Format, tuple[str, str]] = {
 }
 _SQLITE_FILE = "ctxfs.db"
 _JSONL_DIRECTORIES = ("home", "shared")
-_OF_A_FILE_SYSTEM = frozenset(("lost+found",))
+# What a file system has of its own, and what a creation of a store leaves that was killed.
+_NOTHING = frozenset(("lost+found", "lock"))
 
 
 def detect(directory: Path) -> Format | None:
     """The format of the store in ``directory``, None for a new one (``StoreFormat``: it holds something else)."""
     try:
-        names = frozenset(os.listdir(directory)) - _OF_A_FILE_SYSTEM
+        names = frozenset(os.listdir(directory)) - _NOTHING
     except FileNotFoundError:
         return None
     except NotADirectoryError:
