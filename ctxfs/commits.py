@@ -27,22 +27,19 @@ class Commits:
         self._closed = False
         self._thread = threading.Thread(target=self._sync_forever, name="ctxfs-sync", daemon=True)
         self._thread.start()
-        loop.idle = self.commit
 
     def append(self, append: Append) -> Future[Appended]:
         """Queues an append; the future is its result, or raises why it was refused."""
+        if not self._queue:
+            self._loop.when_idle(self._commit)
         result: Future[Appended] = Future(self._loop)
         self._queue.append((append, result))
         return result
 
-    def commit(self) -> bool:
-        """Commits what is queued; False where nothing was."""
-        if not self._queue:
-            return False
+    def _commit(self) -> None:
         queue, self._queue = self._queue, []
         for (_, future), result in zip(queue, self._append([append for append, _ in queue]), strict=True):
             self._answer(future, result)
-        return True
 
     def _answer(self, future: Future[Appended], result: Appended | Exception) -> None:
         # The loop calls this, so what is raised here would end the mount for everybody: the writer gets it.

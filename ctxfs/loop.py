@@ -5,7 +5,7 @@ more. A handler that awaits nothing costs no task switch; one that awaits a ``Fu
 task goes on reading. One price per request is what counts here: trio's is three to five times this.
 
 Threads: everything here belongs to the thread that calls ``run``, but for ``call_soon_threadsafe``.
-``idle`` (group commit) runs before the loop would wait, and at the latest after ``BURST`` requests.
+What is given to ``when_idle`` (group commit) runs before the loop would wait, at the latest after ``BURST`` requests.
 """
 
 import os
@@ -128,20 +128,19 @@ class Loop:
 
     def __init__(self) -> None:
         self.ready: deque[_Task] = deque()
-        self.idle: Callable[[], bool] = lambda: False
         self.lowlevel = self
         self._current: _Task | None = None
         self._tasks = 0
-        self._error: BaseException | None = None
         self._locks: list[Lock] = []
         self._calls: deque[Callable[[], None]] = deque()
-        self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._poll = select.poll()
-        self._poll.register(self._wakeup, select.POLLIN)
-        self._readers: dict[int, Future[None]] = {}
-        self._probes: dict[int, select.poll] = {}
-        self._closing = False
+        self._deferred: list[Callable[[], None]] = []
         self._burst = 0
+        self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._wakeups = _poll_of(self._wakeup)
+        self._requests = self._everything = self._wakeups
+        self._fd: int | None = None
+        self._reader: Future[None] | None = None
+        self._closing = False
 
     # What pyfuse3 takes from its "trio".
 
@@ -161,31 +160,29 @@ class Loop:
         return self
 
     async def wait_readable(self, fd: int) -> None:
-        """Returns at once while requests are queued and nothing else is due; parks otherwise."""
+        """Returns with the next request; parks where something else is due first. There is one such ``fd``."""
         if self._closing:
             raise ClosedResourceError
-        self._burst += 1
-        due = self._calls or self.ready or self._burst > BURST
-        if not due and self._readable(fd):
+        if fd != self._fd:
+            self._fd, self._requests, self._everything = fd, _poll_of(fd), _poll_of(fd, self._wakeup)
+        if not (self.ready or self._calls) and self._next_request():
             return
-        readable: Future[None] = Future(self)
-        self._readers[fd] = readable
-        self._poll.register(fd, select.POLLIN)
-        await readable
+        self._reader = Future(self)
+        await self._reader
 
-    def _readable(self, fd: int) -> bool:
-        if fd not in self._probes:
-            self._probes[fd] = select.poll()
-            self._probes[fd].register(fd, select.POLLIN)
-        return bool(self._probes[fd].poll(0))
+    def _next_request(self) -> bool:
+        """Whether there is a request; waits for it where no task needs to be switched to meanwhile."""
+        if not self._deferred:
+            return self._wait(self._everything)
+        self._burst += 1
+        return self._burst <= BURST and bool(self._requests.poll(0))
 
     def notify_closing(self, fd: int) -> None:
         """Ends the worker that waits for ``fd``; called on this thread."""
         self._closing = True
-        reader = self._readers.pop(fd, None)
-        if reader is not None:
-            self._poll.unregister(fd)
-            reader.fail(ClosedResourceError())
+        if self._reader is not None:
+            self._reader.fail(ClosedResourceError())
+            self._reader = None
 
     # What ctxfs uses.
 
@@ -194,8 +191,12 @@ class Loop:
         self._calls.append(function)
         os.eventfd_write(self._wakeup, 1)
 
+    def when_idle(self, function: Callable[[], None]) -> None:
+        """Runs ``function`` once, before the loop would wait for the next request."""
+        self._deferred.append(function)
+
     def start(self, coroutine: Coroutine[Any, Any, Any], name: str = "") -> None:
-        """Runs ``coroutine`` as a task of its own; what it raises ends ``run``."""
+        """Runs ``coroutine`` as a task of its own; what it raises leaves ``run``."""
         self._tasks += 1
         self.ready.append(_Task(coroutine, name))
 
@@ -206,20 +207,31 @@ class Loop:
             await function()
 
         self.start(main(), "main")
-        while self._tasks and self._error is None:
+        while self._tasks:
             self._turn()
-        if self._error is not None:
-            raise self._error
 
     def _turn(self) -> None:
         while self._calls:
             self._calls.popleft()()
         while self.ready:
             self._step(self.ready.popleft())
-        self._burst = 0
-        if self.idle() or self.ready or not self._tasks:
+        if self._calls:
+            # A reader that waited may have taken their wake-up.
             return
-        self._wait()
+        if self._reader is None:
+            if self._tasks and not self._deferred:
+                self._wait(self._wakeups)
+        elif self._next_request():
+            reader, self._reader = self._reader, None
+            reader.set(None)
+            return
+        self._run_deferred()
+
+    def _run_deferred(self) -> None:
+        self._burst = 0
+        deferred, self._deferred = self._deferred, []
+        for function in deferred:
+            function()
 
     def _step(self, task: _Task) -> None:
         self._current = task
@@ -227,18 +239,24 @@ class Loop:
             awaited = task.coroutine.send(None)
         except StopIteration:
             self._tasks -= 1
-        except BaseException as error:
-            self._tasks -= 1
-            self._error = error
         else:
             awaited.park(task)
         for lock in self._locks:
             lock.wake_next()
 
-    def _wait(self) -> None:
-        for fd, _ in self._poll.poll():
+    def _wait(self, poll: select.poll) -> bool:
+        """Waits for a call from another thread, or a request; whether there is a request."""
+        found = False
+        for fd, _ in poll.poll():
             if fd == self._wakeup:
                 os.eventfd_read(fd)
             else:
-                self._poll.unregister(fd)
-                self._readers.pop(fd).set(None)
+                found = True
+        return found
+
+
+def _poll_of(*fds: int) -> select.poll:
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    return poll

@@ -159,8 +159,3 @@ def test_what_sync_raises_is_raised_in_all_who_wait(world: World) -> None:
     world.loop.run(main)
     assert all(isinstance(answer, OSError) for answer in world.answers)
     assert len(world.answers) == 2
-
-
-def test_nothing_queued_is_no_commit(world: World) -> None:
-    assert world.commits.commit() is False
-    assert world.store.batches == []
