@@ -329,8 +329,8 @@ def test_a_torn_last_line_of_the_catalogue_is_ours(root: Path) -> None:
 
 def test_ids_are_not_used_again_after_the_catalogue_was_rewritten(root: Path) -> None:
     store = made(root)
-    for number in range(700):
-        store.delete_session(store.create_session(coder(store).id, f"s{number}", 1000).id)
+    for number in range(600):
+        store.remove_archive_directory(store.add_archive_directory(HOME, None, f"d{number}", 1000).id)
     last = store.create_session(coder(store).id, "last", 1000)
     store.delete_session(last.id)
     store.close()
