@@ -92,9 +92,10 @@ def _make(path: Path) -> None:
         return
     if path.exists():
         raise StoreFormat(f"{path} is not a directory")
-    path.mkdir(0o700, parents=True)
-    path.chmod(0o700)
-    _sync_directory(path.parent)
+    for missing in reversed([made for made in (path, *path.parents) if not made.exists()]):
+        missing.mkdir()
+        missing.chmod(0o700 if missing == path else 0o755)
+        _sync_directory(missing.parent)
 
 
 def _refuse_foreign(path: Path) -> None:

@@ -69,6 +69,18 @@ def test_files_are_private_whatever_the_umask(tmp_path: Path, mask: int) -> None
         at.store.close()
 
 
+@pytest.mark.parametrize("mask", [0, 0o077])
+def test_missing_directories_above_are_made_for_all_to_pass(tmp_path: Path, mask: int) -> None:
+    with umask(mask):
+        SqliteStore.open_now(tmp_path / "a" / "b" / "store").close()
+
+    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("a", "a/b", "a/b/store")] == [
+        0o755,
+        0o755,
+        0o700,
+    ]
+
+
 def test_a_store_that_became_readable_is_made_private_again(closed: Path) -> None:
     closed.chmod(0o755)
     (closed / "ctxfs.db").chmod(0o644)
