@@ -9,6 +9,7 @@ import contextlib
 import faulthandler
 import logging
 import os
+import resource
 import signal
 import sys
 import time
@@ -194,6 +195,9 @@ def serve(plan: Plan, ready: Callable[[], None]) -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     daemon = Daemon(plan)
     daemon.start()
+    # Each file that is open in an ordinary directory is one of ours; what was forked before keeps the usual limit.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:
         trio.run(daemon.run, ready)
     finally:

@@ -22,6 +22,9 @@ OWN_DEVICE = (
 )
 
 
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="acts as several users")
+
+
 class Place(NamedTuple):
     """``mount`` shows ``disk`` (a directory below ``base``); ``plain`` is a directory like any other.
 
@@ -40,6 +43,8 @@ def mounted(uid: int, size: int = 1 << 30) -> Iterator[Place]:
     """A disk of its own, so that a busy machine's journal does not hold the table up."""
     with loop_disk(size) as loop:
         top = loop.mountpoint
+        # As disks usually are: the table looks at times of access.
+        subprocess.run(["mount", "-o", "remount,atime,relatime", str(top)], check=True)
         top.parent.chmod(0o755)
         for directory in ("store", "mount", "plain"):
             (top / directory).mkdir(mode=0o755)

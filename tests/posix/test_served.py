@@ -13,8 +13,7 @@ from typing import IO
 import pytest
 
 from ctxfs.files.passthrough_tree import DIRECTORY_LIMIT
-from tests.loop_disk import AS_ROOT
-from tests.posix.conftest import Place, mounted, served
+from tests.posix.conftest import AS_ROOT, Place, mounted, served
 from tests.posix.world import confine
 
 pytestmark = AS_ROOT

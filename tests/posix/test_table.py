@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.loop_disk import AS_ROOT
 from tests.mounting import running_mount
 from tests.people import Person
 from tests.posix.cases import DIFFERENCES, OWN_MOUNT_DIFFERENCES, OWNER, Difference
-from tests.posix.conftest import Place
+from tests.posix.conftest import AS_ROOT, Place
 from tests.posix.table import CASES, run_confined_table, run_table
 
 pytestmark = AS_ROOT
