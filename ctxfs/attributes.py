@@ -29,10 +29,16 @@ def fill(core: "Core", content: Content, entry: Entry, attributes: EntryAttribut
         mode=mode_of(entry),
         owner=(access.uid, access.gid),
         size=0 if pending or row.is_directory else content.size(entry),
-        mtime=core.subjects.started_ns if pending else row.mtime(core, entry.subject),
+        mtime=core.subjects.started_ns if pending else mtime_of(core, entry),
     )
     attributes.entry_timeout = attributes.attr_timeout = timeout
     return attributes
+
+
+def mtime_of(core: "Core", entry: Entry) -> int:
+    """In ns; of a directory, also when a name in it was last made or removed since it was mounted."""
+    own = entry.row.mtime(core, entry.subject)
+    return max(own, core.touched.get(entry.node, 0)) if entry.row.is_directory else own
 
 
 def mode_of(entry: Entry) -> int:

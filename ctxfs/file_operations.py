@@ -36,6 +36,7 @@ class TreeOperations(NameOperations):
         if not entry.row.creatable:
             raise FUSEError(errno.EACCES)
         opened = self._open(entry, flags | os.O_RDWR, ctx, inode_of(entry.node))
+        self._names_changed(directory)
         return opened, self._known(entry)
 
     def _create_temporary(

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 import pyfuse3
 from pyfuse3 import EntryAttributes, FUSEError, RequestContext, SetattrFields, StatvfsData
 
+from backend.facts import later
 from backend.names import is_uid
 from ctxfs import xattrs
-from ctxfs.attributes import fill, fill_temporary, mode_of
+from ctxfs.attributes import fill, fill_temporary, mode_of, mtime_of
 from ctxfs.content import Content
 from ctxfs.core import Core
 from ctxfs.files.appends import stream_size
@@ -151,7 +152,7 @@ class NameOperations:
     def _set_times(self, entry: Entry, attr: EntryAttributes, fields: SetattrFields) -> None:
         """ "Now" is accepted without effect (touch); another time is refused."""
         if fields.update_mtime:
-            present = entry.row.mtime(self._core, entry.subject)
+            present = mtime_of(self._core, entry)
             if attr.st_mtime_ns != present and abs(attr.st_mtime_ns - time.time_ns()) > NOW_NS:
                 raise FUSEError(errno.EPERM)
 
@@ -238,7 +239,7 @@ class NameOperations:
         for pattern in patterns:
             if pattern.make is not None and pattern.fits(text):
                 number = pattern.make(self._core, directory.subject, text, Caller(ctx.uid, ctx.gid))
-                self._core.kernel.attributes_changed(parent_inode)
+                self._names_changed(directory)
                 return self._known(self._tree.entry(Node(pattern.kind, number)))
         raise FUSEError(errno.EINVAL if patterns else errno.EPERM)
 
@@ -247,7 +248,12 @@ class NameOperations:
         if self._core.disk.has_root(key):
             raise FUSEError(errno.EEXIST)
         self._core.disk.make_root(key, directory.access.uid, directory.access.gid, mode & 0o7777)
+        self._names_changed(directory)
         return self._core.disk.look_up_root(key)
+
+    def _names_changed(self, directory: Entry) -> None:
+        self._core.touched[directory.node] = later(mtime_of(self._core, directory), time.time_ns())
+        self._core.kernel.attributes_changed(inode_of(directory.node))
 
     def _check_change(self, directory: Entry, ctx: RequestContext) -> None:
         """Every change of names: whose space it is, and that it is not archived."""
@@ -263,6 +269,7 @@ class NameOperations:
         if root is not None:
             self._check_change(directory, ctx)
             self._core.disk.remove_root(root)
+            self._names_changed(directory)
             return
         entry = self._changeable(directory, text, ctx)
         if not entry.row.is_directory:
@@ -294,7 +301,7 @@ class NameOperations:
         for pattern in FOUND[directory.node.kind]:
             if pattern.kind is entry.node.kind and pattern.remove is not None:
                 pattern.remove(self._core, directory.subject, name, Caller(ctx.uid, ctx.gid))
-                self._core.kernel.attributes_changed(inode_of(directory.node))
+                self._names_changed(directory)
                 return
         raise FUSEError(errno.EPERM)
 

@@ -136,3 +136,42 @@ def test_touch_is_accepted_for_now_only_and_changes_nothing(home: Home) -> None:
     assert ALICE.outcome(os.utime, log, (1, 1)) == "EPERM"
     assert log.stat().st_mtime_ns == before.st_mtime_ns
     assert outcome(os.utime, home.sessions / "one") == "ok"
+
+
+def make_key(path: Path) -> None:
+    path.write_text("one\n")
+
+
+# Directories in which names come and go, and how: (directory, name, made by, removed by).
+NAMES: dict[str, tuple[Callable[[Home], Path], str, Callable[[Path], object], Callable[[Path], object]]] = {
+    "agents": (lambda home: home.path / "agent", "new", Path.mkdir, Path.rmdir),
+    "models": (lambda home: home.path / "model", "new.d", Path.mkdir, Path.rmdir),
+    "archive": (lambda home: home.archive, "new", Path.mkdir, Path.rmdir),
+    "nested archive": (lambda home: home.archive / "kept", "new", Path.mkdir, Path.rmdir),
+    "shared": (lambda home: home.mount.path / "shared", "new", Path.mkdir, Path.rmdir),
+    "definitions": (lambda home: home.mount.path / "agent", "new.d", Path.mkdir, Path.rmdir),
+    "providers": (lambda home: home.mount.path / "model", "new", Path.mkdir, Path.rmdir),
+    "ordinary directories": (lambda home: home.agent, "cache", Path.rmdir, Path.mkdir),
+    "by-hash": (lambda home: home.index / "by-hash", "new", make_key, Path.unlink),
+    "sessions": (
+        lambda home: home.sessions,
+        "new",
+        Path.mkdir,
+        lambda path: os.setxattr(path, "user.ctx.delete", b"new"),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NAMES)
+def test_a_directorys_mtime_moves_when_a_name_in_it_comes_or_goes(home: Home, what: str) -> None:
+    place, name, make, remove = NAMES[what]
+    directory = place(home)
+    home.session("one")
+    ALICE.does((home.archive / "kept").mkdir, exist_ok=True)
+    last = directory.stat().st_mtime_ns
+    for change in (make, remove, make, remove):
+        change(directory / name)
+        now = directory.stat().st_mtime_ns
+        assert now > last
+        assert directory.stat().st_mtime_ns == now
+        last = now
