@@ -350,14 +350,14 @@ class DiskOperations:
             return None
         except PermissionError:
             return self._list_unseen(stream, listed, entry)
-        inode = self._tree.table.learn(stream.inode, name, attributes)
+        inode = self._tree.learn(stream.inode, name, attributes)
         fill_entry(entry, inode, attributes)
         return inode
 
     def _list_unseen(self, stream: DirectoryStream, listed: DirectoryEntry, entry: EntryAttributes) -> Inode:
         """A directory that its owner, whose daemon this is, may list but not search: names and kinds only."""
         device, _ = stream.inode.identity
-        inode = self._tree.table.learn(stream.inode, listed.name, Listed(device, listed.inode, listed.kind))
+        inode = self._tree.learn(stream.inode, listed.name, Listed(device, listed.inode, listed.kind))
         entry.st_ino, entry.st_mode = inode.number, listed.kind
         entry.entry_timeout = entry.attr_timeout = 0
         return inode

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ctxfs.files.passthrough_calls import RENAME_EXCHANGE, open_beneath, rename
-from ctxfs.files.passthrough_inodes import DISK_TAG, Inode, InodeTable, identity_of
+from ctxfs.files.passthrough_inodes import DISK_TAG, Inode, InodeTable, Listed, identity_of
 
 DIRECTORY_LIMIT = 256
 _PATH_LIMIT = 4000
@@ -124,13 +124,21 @@ class DiskTree:
     def look_up(self, parent: Inode, name: bytes) -> tuple[Inode, os.stat_result]:
         """What ``name`` in ``parent`` is; the caller counts the lookup."""
         attributes = os.stat(name, dir_fd=self.directory(parent), follow_symlinks=False)
-        return self.table.learn(parent, name, attributes), attributes
+        return self.learn(parent, name, attributes), attributes
+
+    def learn(self, parent: Inode, name: bytes, attributes: os.stat_result | Listed) -> Inode:
+        """The inode that ``name`` in ``parent`` leads to; the caller counts the lookup."""
+        inode = self.table.learn(parent, name, attributes)
+        if inode.fd >= 0 and not inode.is_directory:
+            # It had lost the names that were known, and this is another.
+            self._close(inode)
+        return inode
 
     @contextmanager
     def unlinking(self, parent: Inode, name: bytes) -> Iterator[None]:
         """Around a call that takes ``name`` away (by removing it, or by renaming another onto it).
 
-        What has no other link and is still known to the kernel stays reachable until it is forgotten.
+        What has no other known name, and is still known to the kernel, stays reachable until it is forgotten.
         """
         fd = self._open_if_there(parent, name)
         if fd is None:
@@ -144,6 +152,7 @@ class DiskTree:
             self._close_all(self.table.remove_name(inode, parent, name))
             if os.fstat(fd).st_nlink == 0:
                 self.table.bury(inode)
+            if inode.parent is None:
                 self._keep(inode, os.dup(fd))
                 self.forget(inode, 0)
         finally:

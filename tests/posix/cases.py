@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 from tests.posix import (
     cases_attributes,
     cases_data,
+    cases_listing,
+    cases_mmap,
     cases_names,
     cases_open,
     cases_random,
@@ -17,8 +19,8 @@ from tests.posix import (
 )
 
 GROUPS = (
-    *(cases_open, cases_data, cases_names, cases_rename, cases_rights, cases_attributes, cases_special),
-    cases_random,
+    *(cases_open, cases_data, cases_mmap, cases_names, cases_listing, cases_rename, cases_rights),
+    *(cases_attributes, cases_special, cases_random),
 )
 
 

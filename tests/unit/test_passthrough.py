@@ -388,6 +388,19 @@ def test_a_nameless_file_holds_one_until_it_is_forgotten(disk: Disk) -> None:
     assert error_of(disk.operations.getattr(file, CALLER)) == "ESTALE"
 
 
+def test_a_file_that_lost_its_only_known_name_is_reached_and_found_by_another(disk: Disk) -> None:
+    """The kernel may know one link of many, of a file that was made before the mount."""
+    (disk.path / "one").touch()
+    os.link(disk.path / "one", disk.path / "two")
+    file = disk.look_up(b"one")
+    before = descriptors()
+    run(disk.operations.unlink(disk.root, b"one", CALLER))
+    assert run(disk.operations.getattr(file, CALLER)).st_nlink == 1
+    assert disk.look_up(b"two") == file
+    assert descriptors() == before
+    assert run(disk.operations.getattr(file, CALLER)).st_nlink == 1
+
+
 @pytest.mark.parametrize("replace", ["rename", "rmdir"])
 def test_a_nameless_directory_likewise(disk: Disk, replace: str) -> None:
     (disk.path / "gone").mkdir()
