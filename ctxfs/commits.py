@@ -1,8 +1,8 @@
 """Group commit and fsync for the FUSE thread: the one way by which lines reach the store (design, Commit policy).
 
-An append is queued and its handler parks; when no more requests are waiting, one transaction takes all that is
-queued, the kernel is told, and all are answered. So concurrent writers share a commit, and a lone one waits for
-nothing. ``sync`` waits on a thread of its own; all who wait when it starts share one.
+An append is queued; as soon as no more requests are waiting, one transaction takes all that is queued, the kernel is
+told, and all are answered. So concurrent writers share a commit, and a lone one's handler never parks. ``sync`` waits
+on a thread of its own; all who wait when it starts share one.
 """
 
 import threading
@@ -30,10 +30,13 @@ class Commits:
 
     def append(self, append: Append) -> Future[Appended]:
         """Queues an append; the future is its result, or raises why it was refused."""
-        if not self._queue:
-            self._loop.when_idle(self._commit)
         result: Future[Appended] = Future(self._loop)
         self._queue.append((append, result))
+        if len(self._queue) == 1:
+            if self._loop.has_more():
+                self._loop.when_idle(self._commit)
+            else:
+                self._commit()
         return result
 
     def _commit(self) -> None:

@@ -191,6 +191,10 @@ class Loop:
         self._calls.append(function)
         os.eventfd_write(self._wakeup, 1)
 
+    def has_more(self) -> bool:
+        """Whether there is more to do now than what is running: a task, a call, or a request that is queued."""
+        return bool(self.ready or self._calls or self._requests.poll(0))
+
     def when_idle(self, function: Callable[[], None]) -> None:
         """Runs ``function`` once, before the loop would wait for the next request."""
         self._deferred.append(function)

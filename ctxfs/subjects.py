@@ -177,11 +177,12 @@ class Subjects:
         self._sessions.clear()
 
     def changed(self, session: Session) -> SessionSubject:
-        """Takes a session's new row in."""
-        if len(self._sessions) >= SESSION_CACHE:
+        """Takes a session's new row in. Whose it is changes with ``drop`` and ``forget_places`` only."""
+        known = self._sessions.get(session.id)
+        if known is None and len(self._sessions) >= SESSION_CACHE:
             self._sessions.pop(next(iter(self._sessions)))
-        subject = SessionSubject(session, self._session_access(session))
-        self._sessions[session.id] = subject
+        access = self._session_access(session) if known is None else known.access
+        subject = self._sessions[session.id] = SessionSubject(session, access)
         return subject
 
     def drop(self, number: int) -> None:

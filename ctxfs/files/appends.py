@@ -84,8 +84,9 @@ class LogWriter(Writer):
     async def _extend(self, session: Session, data: bytes) -> None:
         end = data.rfind(b"\n") + 1
         lines = parse_lines(self._stream, self._rest.raw + data[:end], scope=self._scope) if end else []
-        rest = self._new_rest() if end else self._rest
-        rest.feed(data[end:])
+        rest = self._new_rest() if end and len(self._rest) else self._rest
+        if end < len(data):
+            rest.feed(data[end:])
         self.hold(len(rest))
         self._rest = rest
         if lines:

@@ -83,8 +83,9 @@ class Writer(Handle):
 
     def hold(self, size: int) -> None:
         """Accounts for what the handle keeps in memory."""
-        self.core.budget.resize(self.uid, self._held, size)
-        self._held = size
+        if size != self._held:
+            self.core.budget.resize(self.uid, self._held, size)
+            self._held = size
 
     async def fsync(self) -> None:
         self.unsynced = True
