@@ -22,7 +22,7 @@ from backend.strict_json import compact, lenient_object
 Rows = Callable[[int, int], Sequence[Row]]
 """Entries of a log as stored: those from a number on, at most so many."""
 
-PAGE = 128
+PAGE = 256
 _BLOCK = 16
 _WORTH_SKIPPING = 32
 

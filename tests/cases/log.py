@@ -2,16 +2,16 @@
 
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
 import trio
 
 from backend.digest import canonical_header, prompt_digest
-from backend.entries import SessionHeader
+from backend.entries import Entry, SessionHeader
 from backend.errors import SessionError
-from backend.invariants import check_invariants
+from backend.invariants import Fault, check_invariants
 from backend.projection import Projection, project
 from backend.sessions import Branched, SessionHandle, Sessions
 from backend.store import Store
@@ -79,7 +79,15 @@ def _expect_lines(projection: Projection, messages: list[Any]) -> None:
 
 
 async def _invariants(given: Any, expected: Any, kind: str) -> None:
-    faults = check_invariants(given["entries"])
+    _expect_faults(check_invariants(given["entries"]), expected)
+    try:
+        entries = [msgspec.convert(entry, Entry) for entry in given["entries"]]
+    except msgspec.ValidationError:
+        return
+    _expect_faults(check_invariants(entries), expected)
+
+
+def _expect_faults(faults: Sequence[Fault], expected: Any) -> None:
     first = {"index": faults[0].index, "rule": faults[0].rule} if faults else None
     expect("ok", not faults, expected["ok"])
     expect("first", first, expected["first"])

@@ -22,7 +22,7 @@ def rules(*entries: dict[str, Any]) -> list[tuple[int, str]]:
     return [(fault.index, fault.rule) for fault in check_invariants(entries)]
 
 
-@pytest.mark.parametrize("n", [1, -1, True, False, 0.0, "0", None])
+@pytest.mark.parametrize("n", [1, -1, True, False, 0.0, float("nan"), "0", None])
 def test_numbers_are_integers_from_0(n: Any) -> None:
     assert rules(message(n)) == [(0, "sequence")]
 

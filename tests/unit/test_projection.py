@@ -113,6 +113,14 @@ def test_each_entry_is_looked_at_once_and_what_is_asked_for_is_read() -> None:
     assert min(log.read) >= 3001 - 16 - 1
 
 
+@pytest.mark.parametrize("length", [0, 1, 255, 256, 257, 299])
+def test_nothing_beyond_the_length_is_seen(length: int) -> None:
+    projection = Projection(Log([say(str(n)) for n in range(300)]))
+    for step in (length // 2, length, length // 3):
+        projection.advance(step)
+    assert [message["content"] for message in projection.messages()] == list(map(str, range(length)))
+
+
 def test_a_cut_costs_no_look_at_what_is_before_it() -> None:
     log = Log([say("x")] * 500)
     projection = Projection(log)
