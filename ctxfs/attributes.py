@@ -7,7 +7,7 @@ from pyfuse3 import EntryAttributes
 
 from ctxfs.content import Content
 from ctxfs.files.temporaries import Temporary
-from ctxfs.inodes import Kind, Node, inode_of
+from ctxfs.inodes import SHARED_SPACE, inode_of
 from ctxfs.kernel_cache import TIMEOUT_S
 from ctxfs.subjects import SpaceSubject
 from ctxfs.tree import Entry
@@ -21,52 +21,43 @@ BLOCK = 4096
 def fill(core: "Core", content: Content, entry: Entry, attributes: EntryAttributes) -> EntryAttributes:
     """Writes the attributes of ``entry`` into ``attributes`` (listings reuse one object)."""
     row, access = entry.row, entry.access
-    pending = entry.node in core.pending and row.exists is not None and not row.exists(core, entry.subject)
-    timeout = 0 if pending else TIMEOUT_S
-    _fill(
-        attributes,
-        inode=inode_of(entry.node),
-        mode=mode_of(entry),
-        owner=(access.uid, access.gid),
-        size=0 if pending or row.is_directory else content.size(entry),
-        mtime=core.subjects.started_ns if pending else mtime_of(core, entry),
-    )
-    attributes.entry_timeout = attributes.attr_timeout = timeout
+    pending = row.exists is not None and entry.node in core.pending and not row.exists(core, entry.subject)
+    size = 0 if pending or row.is_directory else content.size(entry)
+    mtime = core.subjects.started_ns if pending else mtime_of(core, entry)
+    _fill(attributes, inode_of(entry.node), mode_of(entry), access.uid, access.gid, size, mtime)
+    attributes.entry_timeout = attributes.attr_timeout = 0 if pending else TIMEOUT_S
     return attributes
 
 
 def mtime_of(core: "Core", entry: Entry) -> int:
     """In ns; of a directory, also when a name in it was last made or removed since it was mounted."""
     own = entry.row.mtime(core, entry.subject)
-    return max(own, core.touched.get(entry.node, 0)) if entry.row.is_directory else own
+    if entry.row.is_directory and (touched := core.touched.get(entry.node)):
+        return max(own, touched)
+    return own
 
 
 def mode_of(entry: Entry) -> int:
     """Type and permission bits; a shared space's are the admin's."""
-    if entry.node.kind is Kind.SHARED_SPACE and isinstance(entry.subject, SpaceSubject):
+    if entry.node.kind is SHARED_SPACE and isinstance(entry.subject, SpaceSubject):
         return stat.S_IFDIR | (entry.subject.mode or 0)
     return entry.row.modes.of(entry.access)
 
 
 def fill_temporary(temporary: Temporary, attributes: EntryAttributes) -> EntryAttributes:
     """Of a temporary: private to its uid, never cached by name (spec 1.4)."""
-    _fill(
-        attributes,
-        inode=inode_of(Node(Kind.TEMPORARY, temporary.id)),
-        mode=stat.S_IFREG | 0o600,
-        owner=(temporary.uid, temporary.gid),
-        size=len(temporary.content),
-        mtime=temporary.mtime,
-    )
+    inode, mode = inode_of(temporary.node), stat.S_IFREG | 0o600
+    _fill(attributes, inode, mode, temporary.uid, temporary.gid, len(temporary.content), temporary.mtime)
     attributes.entry_timeout = attributes.attr_timeout = 0
     return attributes
 
 
-def _fill(attributes: EntryAttributes, *, inode: int, mode: int, owner: tuple[int, int], size: int, mtime: int) -> None:
+def _fill(attributes: EntryAttributes, inode: int, mode: int, uid: int, gid: int, size: int, mtime: int) -> None:
     attributes.st_ino = inode
     attributes.st_mode = mode
     attributes.st_nlink = 2 if stat.S_ISDIR(mode) else 1
-    attributes.st_uid, attributes.st_gid = owner
+    attributes.st_uid = uid
+    attributes.st_gid = gid
     attributes.st_size = size
     attributes.st_blksize = BLOCK
     attributes.st_blocks = (size + 511) // 512

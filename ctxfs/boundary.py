@@ -37,12 +37,13 @@ def errno_of(error: BaseException) -> int:
 
 def guarded(operation: str, handler: Handler, statistics: Statistics, health: Health) -> Handler:
     """``handler``, but it raises nothing but FUSEError and counts what it answers."""
+    requests = statistics.requests
 
     @functools.wraps(handler)
-    async def guard(*args: Any, **kwargs: Any) -> Any:
-        statistics.requests[operation] += 1
+    async def guard(*args: Any) -> Any:
+        requests[operation] += 1
         try:
-            return await handler(*args, **kwargs)
+            return await handler(*args)
         except FUSEError as error:
             statistics.refused(error.errno)
             raise
@@ -66,10 +67,10 @@ def guarded_silently(operation: str, handler: Handler, statistics: Statistics) -
     """``handler`` of a request without an answer: it raises nothing at all (pyfuse3 does not catch even FUSEError)."""
 
     @functools.wraps(handler)
-    async def guard(*args: Any, **kwargs: Any) -> None:
+    async def guard(*args: Any) -> None:
         statistics.requests[operation] += 1
         try:
-            await handler(*args, **kwargs)
+            await handler(*args)
         except Exception as error:
             statistics.failed(operation, error)
             statistics.refused(errno.EIO)

@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from ctxfs.inodes import Kind, Node, node_of
+from ctxfs.inodes import TEMPORARY, Node, node_of
 from ctxfs.tree import Entry, Tree
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Content:
     def target(self, inode: int) -> Node:
         """The node that an inode shows: itself, or what a temporary was renamed onto."""
         node = node_of(inode)
-        if node.kind is Kind.TEMPORARY:
+        if node.kind is TEMPORARY:
             target = self._core.temporaries.get(node.id).target
             return node if target is None else target
         return node

@@ -3,6 +3,7 @@
 import errno
 import os
 import select
+from collections.abc import Awaitable
 
 import pyfuse3
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError, RequestContext
@@ -10,7 +11,7 @@ from pyfuse3 import EntryAttributes, FileInfo, FUSEError, RequestContext
 from ctxfs.attributes import fill_temporary
 from ctxfs.files.handles import Handle, Opening
 from ctxfs.files.temporaries import Temporary, TemporaryHandle
-from ctxfs.inodes import Kind, inode_of
+from ctxfs.inodes import TEMPORARY, Kind, inode_of
 from ctxfs.name_operations import NameOperations, text_of
 from ctxfs.privacy import check_space
 from ctxfs.tree import Entry
@@ -66,7 +67,7 @@ class TreeOperations(NameOperations):
 
     async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
         node = self._content.target(inode)
-        if node.kind is Kind.TEMPORARY:
+        if node.kind is TEMPORARY:
             return self._open_temporary(self._core.temporaries.get(node.id), flags, ctx)
         entry = self._tree.entry(node)
         if not self._tree.present(entry):
@@ -95,17 +96,17 @@ class TreeOperations(NameOperations):
         self._core.kernel.watch(inode_of(handle.node), handle.watcher)
         return FileInfo(fh=number, direct_io=direct, keep_cache=not direct)
 
-    async def read(self, fh: int, off: int, size: int) -> bytes:
-        return await self._handles[fh].read(off, size)
+    def read(self, fh: int, off: int, size: int) -> Awaitable[bytes]:
+        return self._handles[fh].read(off, size)
 
-    async def write(self, fh: int, off: int, buf: bytes) -> int:
-        return await self._handles[fh].write(off, buf)
+    def write(self, fh: int, off: int, buf: bytes) -> Awaitable[int]:
+        return self._handles[fh].write(off, buf)
 
-    async def flush(self, fh: int) -> None:
-        await self._handles[fh].flush()
+    def flush(self, fh: int) -> Awaitable[None]:
+        return self._handles[fh].flush()
 
-    async def fsync(self, fh: int, datasync: bool) -> None:
-        await self._handles[fh].fsync()
+    def fsync(self, fh: int, datasync: bool) -> Awaitable[None]:
+        return self._handles[fh].fsync()
 
     async def release(self, fh: int) -> None:
         handle = self._handles.pop(fh)

@@ -74,7 +74,11 @@ class KernelCache:
         self._aliases.get(target, set()).discard(inode)
 
     def watch(self, inode: int, watcher: "Watcher") -> None:
-        self._watchers.setdefault(inode, set()).add(watcher)
+        watchers = self._watchers.get(inode)
+        if watchers is None:
+            self._watchers[inode] = {watcher}
+        else:
+            watchers.add(watcher)
 
     def unwatch(self, inode: int, watcher: "Watcher") -> None:
         watchers = self._watchers.get(inode)
@@ -143,6 +147,8 @@ class KernelCache:
 
 class Watcher:
     """One open handle's side of poll(2): whether its file grew since it was opened or last asked (spec 1.10)."""
+
+    __slots__ = ("_grew", "_handle")
 
     def __init__(self) -> None:
         self._grew = False

@@ -10,6 +10,7 @@ What is given to ``when_idle`` (group commit) runs before the loop would wait, a
 
 import os
 import select
+import types
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
@@ -64,6 +65,17 @@ class Future(Generic[T]):
             self._tasks.append(task)
 
 
+@types.coroutine
+def _nothing() -> Generator[Any, Any, None]:
+    """Waits for nothing."""
+    yield from ()
+
+
+# What seldom needs to wait gives this: it is over, so it can be awaited again and again, and is never made.
+_DONE = _nothing()
+next(_DONE, None)
+
+
 class _Task:
     """A running coroutine; pyfuse3 wants a name of the current one."""
 
@@ -87,7 +99,13 @@ class Lock:
         self._woken = False
         self._waiters: deque[Future[None]] = deque()
 
-    async def __aenter__(self) -> None:
+    def __aenter__(self) -> Awaitable[None]:
+        if self._held:
+            return self._wait()
+        self._held = True
+        return _DONE
+
+    async def _wait(self) -> None:
         while self._held:
             turn: Future[None] = Future(self._loop)
             self._waiters.append(turn)
@@ -95,8 +113,9 @@ class Lock:
             self._woken = False
         self._held = True
 
-    async def __aexit__(self, *exc: object) -> None:
+    def __aexit__(self, *exc: object) -> Awaitable[None]:
         self._held = False
+        return _DONE
 
     def wake_next(self) -> None:
         """Called by the loop after a task parked."""
@@ -159,16 +178,16 @@ class Loop:
     def current_trio_token(self) -> "Loop":
         return self
 
-    async def wait_readable(self, fd: int) -> None:
-        """Returns with the next request; parks where something else is due first. There is one such ``fd``."""
+    def wait_readable(self, fd: int) -> Awaitable[None]:
+        """Done with the next request; parks where something else is due first. There is one such ``fd``."""
         if self._closing:
             raise ClosedResourceError
         if fd != self._fd:
             self._fd, self._requests, self._everything = fd, _poll_of(fd), _poll_of(fd, self._wakeup)
         if not (self.ready or self._calls) and self._next_request():
-            return
+            return _DONE
         self._reader = Future(self)
-        await self._reader
+        return self._reader
 
     def _next_request(self) -> bool:
         """Whether there is a request; waits for it where no task needs to be switched to meanwhile."""

@@ -22,7 +22,7 @@ from ctxfs.files.directories import Caller
 from ctxfs.files.handles import Handle
 from ctxfs.files.passthrough_inodes import DISK_TAG
 from ctxfs.files.snapshots import MAX_SNAPSHOT, put_snapshot
-from ctxfs.inodes import INTERNED, Kind, Node, inode_of, node_of
+from ctxfs.inodes import HOMES, INTERNED, TEMPORARY, Kind, Node, inode_of, node_of
 from ctxfs.patterns import FOUND
 from ctxfs.privacy import check_admin, check_space
 from ctxfs.renames import Renames
@@ -34,7 +34,7 @@ _STATVFS = ("f_bsize", "f_frsize", "f_blocks", "f_bfree", "f_bavail", "f_files",
 
 def text_of(name: bytes) -> str:
     """A name as text; other bytes than UTF-8 match nothing (spec 1.1)."""
-    return os.fsdecode(name)
+    return name.decode("utf-8", "surrogateescape")
 
 
 class NameOperations:
@@ -53,10 +53,10 @@ class NameOperations:
 
     async def lookup(self, parent_inode: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
         directory, text = self._directory(parent_inode), text_of(name)
-        root = self._tree.roots(directory).get(text)
+        root = self._tree.roots(directory).get(text) if directory.row.roots else None
         if root is not None:
             return self._core.disk.look_up_root(root)
-        if directory.node.kind is Kind.HOMES and is_uid(text):
+        if directory.node.kind is HOMES and is_uid(text):
             await self._core.users.learn(int(text))
         entry = self._tree.lookup(directory, text, ctx.uid)
         if entry is not None:
@@ -86,7 +86,7 @@ class NameOperations:
     def _forget(self, node: Node, count: int) -> None:
         if node.kind in INTERNED:
             self._core.subjects.interned.forget(node.id, count)
-        elif node.kind is Kind.TEMPORARY:
+        elif node.kind is TEMPORARY:
             temporary = self._core.temporaries.get(node.id)
             temporary.lookups -= count
             if temporary.lookups <= 0 and temporary.target is not None:
@@ -99,7 +99,7 @@ class NameOperations:
 
     def _attributes(self, inode: int) -> EntryAttributes:
         node = self._content.target(inode)
-        if node.kind is Kind.TEMPORARY:
+        if node.kind is TEMPORARY:
             return fill_temporary(self._core.temporaries.get(node.id), EntryAttributes())
         entry = self._tree.entry(node)
         if not self._tree.present(entry):
@@ -112,7 +112,7 @@ class NameOperations:
         self, inode: int, attr: EntryAttributes, fields: SetattrFields, fh: int | None, ctx: RequestContext
     ) -> EntryAttributes:
         node = self._content.target(inode)
-        if node.kind is Kind.TEMPORARY:
+        if node.kind is TEMPORARY:
             if fields.update_size:
                 self._core.temporaries.resize(self._core.temporaries.get(node.id), attr.st_size)
             return self._attributes(inode)
@@ -188,7 +188,7 @@ class NameOperations:
 
     async def opendir(self, inode: int, ctx: RequestContext) -> int:
         check_space(self._directory(inode).access, ctx.uid)
-        if node_of(inode).kind is Kind.HOMES:
+        if node_of(inode).kind is HOMES:
             await self._learn_listed_homes(ctx.uid)
         self._directories[self._new_handle()] = (node_of(inode), ctx.uid)
         return self._last_handle
@@ -345,6 +345,6 @@ class NameOperations:
 
     def _existing(self, inode: int) -> Entry:
         node = self._content.target(inode)
-        if node.kind is Kind.TEMPORARY:
+        if node.kind is TEMPORARY:
             raise FUSEError(errno.EOPNOTSUPP)
         return self._tree.entry(node)

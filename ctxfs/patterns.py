@@ -128,6 +128,7 @@ PATTERNS = (
 NAMED: dict[Kind, tuple[tuple[Kind, Row], ...]] = {
     parent: tuple((kind, row) for kind, row in TABLE.items() if parent in row.parents) for parent in Kind
 }
+BY_NAME: dict[Kind, dict[str, Kind]] = {parent: {row.name: kind for kind, row in NAMED[parent]} for parent in Kind}
 FOUND: dict[Kind, tuple[Pattern, ...]] = {
     parent: tuple(pattern for pattern in PATTERNS if pattern.parent is parent) for parent in Kind
 }

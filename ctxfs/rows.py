@@ -42,9 +42,10 @@ class Row:
     temporaries: Callable[[str], bool] | None = None
     roots: Callable[[Any], dict[str, str]] | None = None
 
-    @property
-    def is_directory(self) -> bool:
-        return stat.S_ISDIR(self.modes.private)
+    is_directory: bool = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_directory", stat.S_ISDIR(self.modes.private))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from pyfuse3 import FUSEError
 
 from backend.errors import Missing
 from ctxfs.inodes import INTERNED, Node
-from ctxfs.patterns import FOUND, NAMED
+from ctxfs.patterns import BY_NAME, FOUND, NAMED
 from ctxfs.privacy import Access
 from ctxfs.rows import Pattern, Row
 from ctxfs.table import TABLE
@@ -59,9 +59,9 @@ class Tree:
 
     def named(self, directory: Entry, name: str, uid: int) -> Entry | None:
         """What the table has under that name in a directory, there or not."""
-        for kind, row in NAMED[directory.node.kind]:
-            if row.name == name:
-                return self.entry(Node(kind, directory.node.id))
+        named = BY_NAME[directory.node.kind].get(name)
+        if named is not None:
+            return self.entry(Node(named, directory.node.id))
         for pattern in FOUND[directory.node.kind]:
             number = pattern.find(self._core, directory.subject, name, uid) if pattern.fits(name) else None
             if number is not None:

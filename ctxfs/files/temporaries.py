@@ -27,7 +27,7 @@ Key = tuple[int, int, str]
 class Temporary:
     """``key`` is None once it has no name; ``target`` is what it was renamed onto (its inode is an alias then)."""
 
-    id: int
+    node: Node
     uid: int
     gid: int
     key: Key | None
@@ -37,10 +37,6 @@ class Temporary:
     target: Node | None = None
     handles: int = 0
     lookups: int = 0
-
-    @property
-    def node(self) -> Node:
-        return Node(Kind.TEMPORARY, self.id)
 
 
 class Temporaries:
@@ -76,16 +72,17 @@ class Temporaries:
         _refuse_probe(name)
         self._last += 1
         now = self._clock()
-        temporary = Temporary(self._last, uid, gid, (directory, uid, name), now, now)
+        temporary = Temporary(Node(Kind.TEMPORARY, self._last), uid, gid, (directory, uid, name), now, now)
         self._named[directory, uid, name] = self._all[self._last] = temporary
         return temporary
 
     def resize(self, temporary: Temporary, size: int) -> None:
         """Makes room, or cuts; new bytes are zero."""
-        self._budget.resize(temporary.uid, len(temporary.content), size)
-        temporary.content[size:] = bytes(max(0, size - len(temporary.content)))
-        self.touch(temporary)
-        temporary.mtime = max(temporary.mtime + 1, self._clock())
+        if size != len(temporary.content):
+            self._budget.resize(temporary.uid, len(temporary.content), size)
+            temporary.content[size:] = bytes(max(0, size - len(temporary.content)))
+        temporary.used_ns = self._clock()
+        temporary.mtime = max(temporary.mtime + 1, temporary.used_ns)
 
     def touch(self, temporary: Temporary) -> None:
         """Counts as a use."""
@@ -119,7 +116,7 @@ class Temporaries:
             if temporary.content and (temporary.lookups == 0 or temporary.target is not None):
                 self.resize(temporary, 0)
             if temporary.lookups == 0:
-                self._all.pop(temporary.id, None)
+                self._all.pop(temporary.node.id, None)
 
     def _unname(self, temporary: Temporary) -> None:
         if temporary.key is not None:

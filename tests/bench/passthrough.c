@@ -3,8 +3,9 @@
  *
  *   passthrough DIRECTORY MOUNTPOINT
  *
- * In the foreground, one thread, timeouts of 0 and direct_io, so that every call of the client is a request. A baseline
- * of the benchmark and nothing else: no listings, no changes of names.
+ * In the foreground, one thread, timeouts of 0 and direct_io, so that every call of the client is a request; mounted
+ * with ctxfs's options, so that it is the same requests. A baseline of the benchmark and nothing else: no listings, no
+ * changes of names.
  */
 #define FUSE_USE_VERSION 34
 #define _GNU_SOURCE
@@ -167,7 +168,8 @@ static const struct fuse_lowlevel_ops operations = {
 
 int main(int argc, char **argv)
 {
-	struct fuse_args arguments = FUSE_ARGS_INIT(1, argv);
+	char *options[] = {argv[0], "-o", "default_permissions,allow_other", NULL};
+	struct fuse_args arguments = FUSE_ARGS_INIT(3, options);
 	struct fuse_session *session;
 	int status = 1;
 

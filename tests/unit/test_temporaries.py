@@ -65,7 +65,7 @@ def test_the_key_is_directory_uid_and_name(temporaries: Temporaries) -> None:
     keys = [(HERE, ALICE, "a"), (THERE, ALICE, "a"), (HERE, BOB, "a"), (HERE, ALICE, "b")]
     made = [temporaries.create(directory, uid, uid, name) for directory, uid, name in keys]
     assert [temporaries.find(*key) for key in keys] == made
-    assert len({temporary.id for temporary in made}) == len(keys)
+    assert len({temporary.node.id for temporary in made}) == len(keys)
 
 
 @pytest.mark.parametrize("name", ["1", "4913", "0"])
@@ -128,7 +128,7 @@ def test_its_memory_is_free_when_nothing_can_reach_it(temporaries: Temporaries, 
     temporary.lookups = 0
     temporaries.settle(temporary)
     assert room(budget, ALICE) == USER_LIMIT
-    refused(errno.ENOENT, lambda: temporaries.get(temporary.id))
+    refused(errno.ENOENT, lambda: temporaries.get(temporary.node.id))
 
 
 def test_an_alias_lives_until_it_is_forgotten(temporaries: Temporaries) -> None:
@@ -136,10 +136,10 @@ def test_an_alias_lives_until_it_is_forgotten(temporaries: Temporaries) -> None:
     temporary.lookups = 1
     temporaries.become(temporary, TARGET)
     assert temporaries.find(HERE, ALICE, "a") is None
-    assert temporaries.get(temporary.id).target == TARGET
+    assert temporaries.get(temporary.node.id).target == TARGET
     temporary.lookups = 0
     temporaries.settle(temporary)
-    refused(errno.ENOENT, lambda: temporaries.get(temporary.id))
+    refused(errno.ENOENT, lambda: temporaries.get(temporary.node.id))
 
 
 def test_a_rename_replaces_another_temporary(temporaries: Temporaries) -> None:
