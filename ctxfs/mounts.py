@@ -14,7 +14,7 @@ from typing import NamedTuple
 FSTYPE = "fuse.ctxfs"
 READ_AHEAD_KB = 1024
 
-_ESCAPE = re.compile(r"\\([0-7]{3})")
+_ESCAPE = re.compile(rb"\\([0-3][0-7]{2})")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _AT_FDCWD = -100
 _AT_NO_AUTOMOUNT = 0x800
@@ -50,29 +50,41 @@ class Holder(NamedTuple):
     how: str
 
 
-def parse_mountinfo(text: str) -> list[Mount]:
-    """The mounts of a mountinfo file, in its order (later ones cover earlier ones at the same place)."""
-    return [_parse_line(line) for line in text.splitlines() if " - " in line]
+def parse_mountinfo(content: bytes) -> list[Mount]:
+    """The mounts of a mountinfo file, in its order (later ones cover earlier ones at the same place).
+
+    Any user may choose names for mounts: only the kernel's own newlines end a line, and a line that nobody can read
+    hides no other.
+    """
+    return [mount for line in content.split(b"\n") if (mount := _parse_line(line)) is not None]
 
 
-def _parse_line(line: str) -> Mount:
-    before, _, after = line.partition(" - ")
-    mount_id, _, device, _, mountpoint, options = before.split(" ")[:6]
-    fstype, source, *super_options = after.split(" ", 2)
-    major, minor = device.split(":")
-    every = (*options.split(","), *(",".join(super_options).split(",")))
-    return Mount(int(mount_id), (int(major), int(minor)), _unescape(mountpoint), fstype, _unescape(source), every)
+def _parse_line(line: bytes) -> Mount | None:
+    before, _, after = line.partition(b" - ")
+    try:
+        mount_id, _, device, _, mountpoint, options = before.split(b" ")[:6]
+        fstype, source, super_options = after.split(b" ", 2)
+        major, minor = map(int, device.split(b":"))
+        return Mount(
+            int(mount_id),
+            (major, minor),
+            _unescape(mountpoint),
+            os.fsdecode(fstype),
+            _unescape(source),
+            tuple(os.fsdecode(options + b"," + super_options).split(",")),
+        )
+    except ValueError:
+        return None
 
 
-def _unescape(text: str) -> str:
+def _unescape(name: bytes) -> str:
     """mountinfo writes space, tab, newline, backslash and ``#`` as octal."""
-    return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), text)
+    return os.fsdecode(_ESCAPE.sub(lambda match: bytes((int(match[1], 8),)), name))
 
 
 def mounts() -> list[Mount]:
     """All mounts of this process's mount namespace."""
-    text = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
-    return parse_mountinfo(text)
+    return parse_mountinfo(Path("/proc/self/mountinfo").read_bytes())
 
 
 def mount_at(mountpoint: str) -> Mount | None:
@@ -141,12 +153,12 @@ def _links(pid: str) -> Iterator[tuple[str, str]]:
 
 
 def _maps(pid: str, device: tuple[int, int]) -> bool:
-    wanted = f"{device[0]:02x}:{device[1]:02x}"
+    wanted = b"%02x:%02x" % device
     try:
-        text = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
+        content = Path(f"/proc/{pid}/maps").read_bytes()
     except OSError:
         return False
-    return any(len(fields := line.split(maxsplit=5)) >= 5 and fields[3] == wanted for line in text.splitlines())
+    return any(line.split(b" ", 4)[3:4] == [wanted] for line in content.split(b"\n"))
 
 
 def command_of(pid: int) -> str:

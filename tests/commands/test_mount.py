@@ -207,3 +207,12 @@ def test_read_ahead_is_raised(place: Place) -> None:
     assert mount is not None
     major, minor = mount.device
     assert Path(f"/sys/class/bdi/{major}:{minor}/read_ahead_kb").read_text() == f"{mounts.READ_AHEAD_KB}\n"
+
+
+@pytest.mark.parametrize("name", ["a\x0bb", "a\u2028b", "a\x85b", "a\rb"])
+def test_no_name_of_another_s_mountpoint_is_in_the_way(place: Place, name: str) -> None:
+    (place.base / name).mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place.base / name], check=True)
+    assert place.mount().code == 0
+    assert f"{place.mountpoint}  ok" in place.mountctl("status").out
+    assert place.umount().code == 0

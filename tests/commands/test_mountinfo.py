@@ -1,5 +1,7 @@
 """mountinfo is read as the kernel writes it (spec 4.6; proc(5))."""
 
+import os
+
 import pytest
 
 from ctxfs.mounts import Mount, parse_mountinfo
@@ -32,13 +34,31 @@ MANY_TAGS = r"45 27 0:42 / /y rw shared:7 master:2 propagate_from:1 - tmpfs none
     ],
 )
 def test_a_line_gives_a_mount(line: str, expected: Mount) -> None:
-    assert parse_mountinfo(f"{line}\n") == [expected]
+    assert parse_mountinfo(f"{line}\n".encode()) == [expected]
 
 
 def test_mounts_keep_their_order() -> None:
-    assert [mount.mount_id for mount in parse_mountinfo(f"{PLAIN}\n{CTXFS}\n{UNTAGGED}\n")] == [36, 42, 44]
+    content = f"{PLAIN}\n{CTXFS}\n{UNTAGGED}\n".encode()
+    assert [mount.mount_id for mount in parse_mountinfo(content)] == [36, 42, 44]
 
 
 @pytest.mark.parametrize(("line", "owner"), [(CTXFS, 0), (ESCAPED, 1000), (PLAIN, None)])
 def test_the_owner_of_a_fuse_mount_is_its_user_id(line: str, owner: int | None) -> None:
-    assert parse_mountinfo(line)[0].owner_uid == owner
+    assert parse_mountinfo(line.encode())[0].owner_uid == owner
+
+
+@pytest.mark.parametrize("odd", [*"\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", "\udcff", " - ", "\n", "\\134"])
+def test_no_name_of_a_mount_ends_its_line(odd: str) -> None:
+    written = odd.replace("\\", "\\134").replace(" ", "\\040").replace("\n", "\\012")
+    line = f"46 27 0:43 / /a{written}b rw - fuse.x {written} rw,user_id=1000"
+    found = parse_mountinfo(os.fsencode(f"{CTXFS}\n{line}\n{PLAIN}\n"))
+    assert [mount.mountpoint for mount in found] == ["/ctx", f"/a{odd}b", "/mnt2"]
+    assert (found[1].source, found[1].owner_uid) == (odd, 1000)
+
+
+@pytest.mark.parametrize(
+    "line", ["", "-", " - ", "x 27 0:43 / /a rw - tmpfs t rw", "1 2 3 / /a rw - tmpfs t rw", CTXFS[:30]]
+)
+def test_a_line_that_nobody_can_read_hides_no_other(line: str) -> None:
+    content = f"{CTXFS}\n{line}\n{PLAIN}\n".encode()
+    assert [mount.mountpoint for mount in parse_mountinfo(content)] == ["/ctx", "/mnt2"]
