@@ -5,21 +5,33 @@ told, and all are answered. So concurrent writers share a commit, and a lone one
 on a thread of its own; all who wait when it starts share one.
 """
 
+import errno
+import logging
 import threading
 from collections.abc import Callable, Sequence
 
 from backend.store import Append, Appended, FileStore
 from ctxfs.loop import Future, Loop
-from ctxfs.statistics import Health
+from ctxfs.statistics import Health, Statistics
+
+log = logging.getLogger("ctxfs")
 
 
 class Commits:
     """Belongs to the loop's thread; ``close`` ends the sync thread."""
 
-    def __init__(self, loop: Loop, store: FileStore, health: Health, published: Callable[[Appended], None]) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        store: FileStore,
+        health: Health,
+        statistics: Statistics,
+        published: Callable[[Appended], None],
+    ) -> None:
         self._loop = loop
         self._store = store
         self._health = health
+        self._statistics = statistics
         self._published = published
         self._queue: list[tuple[Append, Future[Appended]]] = []
         self._syncs: list[Future[None]] = []
@@ -45,17 +57,21 @@ class Commits:
             self._answer(future, result)
 
     def _answer(self, future: Future[Appended], result: Appended | Exception) -> None:
-        # The loop calls this, so what is raised here would end the mount for everybody: the writer gets it.
-        try:
-            if isinstance(result, Appended):
-                self._health.recovered()
-                self._published(result)
-        except Exception as error:
-            result = error
         if isinstance(result, Appended):
+            self._publish(result)
             future.set(result)
         else:
             future.fail(result)
+
+    def _publish(self, change: Appended) -> None:
+        # The lines are stored: a bug from here on must not make their writer send them again, nor end the loop.
+        try:
+            self._health.recovered()
+            self._published(change)
+        except Exception as error:
+            self._statistics.failed("publish", error)
+            self._statistics.refused(errno.EIO)
+            log.exception("readers were not told of an append")
 
     def _append(self, batch: Sequence[Append]) -> Sequence[Appended | Exception]:
         # A handler waits for each result, so what the store raises is theirs, never the loop's end.

@@ -59,7 +59,7 @@ class FuseThread:
             store_dir=store_dir,
             subjects=subjects,
             users=users,
-            commits=Commits(self._loop, store, health, kernel.appended),
+            commits=Commits(self._loop, store, health, self._statistics, kernel.appended),
             kernel=kernel,
             disk=DiskOperations(
                 store_dir / "disk",

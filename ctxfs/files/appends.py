@@ -197,6 +197,7 @@ async def append_beyond(core: "Core", number: int, lines_of: Callable[[Session],
             if lines:
                 await append_lines(core, session, lines, expected_n=session.n)
         except SessionConflictError:
+            core.subjects.drop(number)
             continue
         return
 

@@ -153,7 +153,7 @@ def _decoded(content: bytes) -> str:
 def _is_argv(text: str) -> bool:
     try:
         argv = msgspec.json.decode(text.encode(), type=list[str])
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return False
     return bool(argv) and all("\0" not in part for part in argv)
 
@@ -161,7 +161,7 @@ def _is_argv(text: str) -> bool:
 def _is_object(text: str) -> bool:
     try:
         return isinstance(msgspec.json.decode(text.encode()), dict)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return False
 
 

@@ -79,11 +79,12 @@ class SnapshotWriter(MakingWriter):
             self._draft = bytearray()
 
     def _resize(self, size: int) -> None:
-        # Of content that was refused in part, the rest must not replace anything.
-        self._refused |= size > MAX_SNAPSHOT
-        if self._refused:
+        # Of content that was refused in part (too big, or no memory left), the rest must not replace anything.
+        refused, self._refused = self._refused, True
+        if refused or size > MAX_SNAPSHOT:
             raise ValueTooBig("a snapshot has at most 1 MiB")
         self.hold(size)
+        self._refused = False
         draft = self._edit()
         draft[size:] = bytes(max(0, size - len(draft)))
 

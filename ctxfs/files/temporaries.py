@@ -7,6 +7,7 @@ gone at unmount or an hour after its last use, and its bytes count in the budget
 import dataclasses
 import errno
 import time
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from ctxfs.core import Budget
 
 IDLE_LIMIT_NS = 3600 * 10**9
+# Empty ones cost memory too, which no budget of bytes would bound.
+USER_COUNT_LIMIT = 10_000
 
 Key = tuple[int, int, str]
 
@@ -45,8 +48,9 @@ class Temporaries:
     def __init__(self, budget: "Budget", clock: Callable[[], int] = time.time_ns) -> None:
         self._budget = budget
         self._clock = clock
-        self._named: dict[Key, Temporary] = {}
+        self._named: OrderedDict[Key, Temporary] = OrderedDict()
         self._all: dict[int, Temporary] = {}
+        self._counts: Counter[int] = Counter()
         self._last = 0
 
     def find(self, directory: int, uid: int, name: str) -> Temporary | None:
@@ -54,7 +58,7 @@ class Temporaries:
         temporary = self._named.get((directory, uid, name))
         if temporary is None:
             return None
-        if self._expired(temporary):
+        if self._idle(temporary) and temporary.handles == 0:
             self._unname(temporary)
             return None
         self.touch(temporary)
@@ -70,6 +74,9 @@ class Temporaries:
     def create(self, directory: int, uid: int, gid: int, name: str) -> Temporary:
         self._expire()
         _refuse_probe(name)
+        if self._counts[uid] >= USER_COUNT_LIMIT:
+            raise FUSEError(errno.ENOSPC)
+        self._counts[uid] += 1
         self._last += 1
         now = self._clock()
         temporary = Temporary(Node(Kind.TEMPORARY, self._last), uid, gid, (directory, uid, name), now, now)
@@ -81,12 +88,14 @@ class Temporaries:
         if size != len(temporary.content):
             self._budget.resize(temporary.uid, len(temporary.content), size)
             temporary.content[size:] = bytes(max(0, size - len(temporary.content)))
-        temporary.used_ns = self._clock()
+        self.touch(temporary)
         temporary.mtime = max(temporary.mtime + 1, temporary.used_ns)
 
     def touch(self, temporary: Temporary) -> None:
-        """Counts as a use."""
+        """Counts as a use; those with a name are kept in the order of their last use."""
         temporary.used_ns = self._clock()
+        if temporary.key is not None:
+            self._named.move_to_end(temporary.key)
 
     def unlink(self, temporary: Temporary) -> None:
         self._unname(temporary)
@@ -115,8 +124,8 @@ class Temporaries:
         if temporary.key is None and temporary.handles == 0:
             if temporary.content and (temporary.lookups == 0 or temporary.target is not None):
                 self.resize(temporary, 0)
-            if temporary.lookups == 0:
-                self._all.pop(temporary.node.id, None)
+            if temporary.lookups == 0 and self._all.pop(temporary.node.id, None) is not None:
+                self._counts[temporary.uid] -= 1
 
     def _unname(self, temporary: Temporary) -> None:
         if temporary.key is not None:
@@ -124,12 +133,16 @@ class Temporaries:
             temporary.key = None
         self.settle(temporary)
 
-    def _expired(self, temporary: Temporary) -> bool:
-        return temporary.handles == 0 and self._clock() - temporary.used_ns > IDLE_LIMIT_NS
+    def _idle(self, temporary: Temporary) -> bool:
+        return self._clock() - temporary.used_ns > IDLE_LIMIT_NS
 
     def _expire(self) -> None:
-        for temporary in [each for each in self._named.values() if self._expired(each)]:
-            self._unname(temporary)
+        """Those used last are last, and an open one counts as used: looking ends at the first that is not idle."""
+        while self._named and self._idle(oldest := next(iter(self._named.values()))):
+            if oldest.handles:
+                self.touch(oldest)
+            else:
+                self._unname(oldest)
 
 
 def _refuse_probe(name: str) -> None:

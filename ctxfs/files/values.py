@@ -37,7 +37,7 @@ def parses_as_json(content: bytes) -> bool:
         return False
     try:
         msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
 

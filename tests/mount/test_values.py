@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ctxfs.core import USER_LIMIT
 from tests.mount.acting import agent_directory, entries, message, new_session, opened, refused, write_once
 from tests.mount.scenery import SESSION_FILES
 from tests.people import ALICE, ROOT, Person
@@ -188,6 +189,13 @@ def test_meta_json_takes_64_kib(session: Path, size: int) -> None:
     assert (session / "meta.json").read_text() == f"{text}\n"
 
 
+@pytest.mark.parametrize("opening", ['{"a":', "["])
+def test_meta_json_of_any_depth_is_judged(session: Path, opening: str) -> None:
+    with refused(errno.EINVAL):
+        put(session / "meta.json", opening * 5000 + "\n")
+    assert entries(session) == 0
+
+
 def test_a_second_value_is_refused(session: Path) -> None:
     with opened(session / "state", os.O_WRONLY) as descriptor:
         os.write(descriptor, b"active\n")
@@ -316,6 +324,18 @@ def test_a_snapshot_has_at_most_1_mib_and_is_utf_8(session: Path) -> None:
     with refused(errno.EINVAL):
         path.write_bytes(b"\xff")
     assert path.read_bytes() == b"x" * (1 << 20)
+
+
+def test_a_snapshot_whose_writer_ran_out_of_memory_replaces_nothing(session: Path) -> None:
+    path = session / "AGENTS.md"
+    path.write_text("old\n")
+    (session / ".filler").write_bytes(b"x" * (USER_LIMIT - (512 << 10)))
+    with opened(path, os.O_WRONLY | os.O_TRUNC) as descriptor:
+        os.write(descriptor, b"y" * (400 << 10))
+        with refused(errno.ENOSPC):
+            os.write(descriptor, b"y" * (400 << 10))
+    (session / ".filler").unlink()
+    assert path.read_text() == "old\n"
 
 
 def test_the_same_snapshot_is_no_change(session: Path) -> None:

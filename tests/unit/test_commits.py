@@ -11,7 +11,7 @@ from backend.memory import MemoryStore
 from backend.store import Append, Appended
 from ctxfs.commits import Commits
 from ctxfs.loop import Loop
-from ctxfs.statistics import Health
+from ctxfs.statistics import Health, Statistics
 
 
 class Store(MemoryStore):
@@ -43,7 +43,8 @@ class World:
         self.store = Store()
         self.health = Health(lambda: None)
         self.published: list[Appended] = []
-        self.commits = Commits(self.loop, self.store, self.health, self.published.append)
+        self.statistics = Statistics()
+        self.commits = Commits(self.loop, self.store, self.health, self.statistics, self.published.append)
         self.store.add_space("home/1", 1, 1, 0o700)
         owner = self.store.add_owner("home/1", "agent", "a", 1, 1)
         self.session = self.store.create_session(owner.id, "s", 1).id
@@ -121,14 +122,18 @@ def test_what_the_store_raises_is_every_writers_and_the_loop_goes_on(world: Worl
     assert world.answers[-1] == 1
 
 
-def test_a_failure_to_publish_is_the_writers(world: World) -> None:
+def test_a_failure_to_publish_is_counted_and_the_writer_who_is_stored_is_told_so(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     def fail(_: Appended) -> None:
         raise RuntimeError("bug")
 
     world.commits.close()
-    world.commits = Commits(world.loop, world.store, world.health, fail)
+    world.commits = Commits(world.loop, world.store, world.health, world.statistics, fail)
     world.loop.run(lambda: world.write(world.line()))
-    assert isinstance(world.answers[0], RuntimeError)
+    assert world.answers == [1]
+    assert world.statistics.last_error == "publish: RuntimeError"
+    assert "readers were not told of an append" in caplog.text
 
 
 def test_sync_waits_on_a_thread_of_its_own_and_is_shared(world: World) -> None:

@@ -7,7 +7,7 @@ import pytest
 from pyfuse3 import FUSEError
 
 from ctxfs.core import TOTAL_LIMIT, USER_LIMIT, Budget
-from ctxfs.files.temporaries import IDLE_LIMIT_NS, Temporaries
+from ctxfs.files.temporaries import IDLE_LIMIT_NS, USER_COUNT_LIMIT, Temporaries
 from ctxfs.inodes import Kind, Node
 
 HERE, THERE = 1, 2
@@ -175,3 +175,19 @@ def test_a_refused_growth_takes_nothing(temporaries: Temporaries, budget: Budget
     refused(errno.ENOSPC, lambda: temporaries.resize(temporary, USER_LIMIT + 1))
     assert len(temporary.content) == 10
     assert room(budget, ALICE) == USER_LIMIT - 10
+
+
+def test_their_number_is_bounded_for_each_user(temporaries: Temporaries) -> None:
+    kept = [temporaries.create(HERE, ALICE, ALICE, f"t{number}") for number in range(USER_COUNT_LIMIT)]
+    refused(errno.ENOSPC, lambda: temporaries.create(HERE, ALICE, ALICE, "more"))
+    temporaries.create(HERE, BOB, BOB, "more")
+    temporaries.unlink(kept[0])
+    temporaries.create(HERE, ALICE, ALICE, "more")
+
+
+def test_an_open_one_does_not_hide_idle_ones_from_expiry(temporaries: Temporaries, clock: Clock) -> None:
+    temporaries.create(HERE, ALICE, ALICE, "open").handles = 1
+    idle = temporaries.create(HERE, ALICE, ALICE, "idle")
+    clock.now += IDLE_LIMIT_NS + 1
+    temporaries.create(HERE, ALICE, ALICE, "new")
+    refused(errno.ENOENT, lambda: temporaries.get(idle.node.id))

@@ -55,17 +55,18 @@ class World:
         kernel = KernelCache(subjects)
         health = Health(lambda: None)
         budget = Budget()
+        self.statistics = Statistics()
         self.core = Core(
             store=self.store,
             store_dir=directory,
             subjects=subjects,
             users=users,
-            commits=Commits(self.loop, self.store, health, kernel.appended),
+            commits=Commits(self.loop, self.store, health, self.statistics, kernel.appended),
             kernel=kernel,
             disk=DiskOperations(directory / "disk", as_root=os.geteuid() == 0, invalidate=kernel.attributes_changed),
             temporaries=Temporaries(budget),
             budget=budget,
-            statistics=Statistics(),
+            statistics=self.statistics,
             health=health,
             mounter=os.geteuid(),
             alone=alone,
