@@ -10,6 +10,7 @@ from backend.errors import Busy, InvalidValue, Missing
 from backend.lines import parse_line
 from backend.names import is_session_name
 from backend.store import ArchiveDirectory, Owner
+from backend.strict_json import compact, strict_document
 from ctxfs.files.appends import append_lines, writable_session
 from ctxfs.files.directories import Caller, Found
 from ctxfs.files.spaces import stored
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ctxfs.core import Core
 
 PAGE = 1000
+MAX_DIGITS = 18
 
 
 def find_session(core: "Core", subject: OwnerSubject, name: str, _uid: int) -> int | None:
@@ -104,8 +106,8 @@ def branch_session(core: "Core", number: int, value: bytes, uid: int) -> None:
         raise InvalidValue("user.ctx.branch takes NAME [AT]")
     if len(parts) == 2 and not parts[1].isdigit():
         raise InvalidValue("user.ctx.branch: AT is a number of entries")
-    at = int(parts[1]) if len(parts) == 2 else subject.session.n
-    if at > subject.session.n:
+    digits = parts[1] if len(parts) == 2 else str(subject.session.n)
+    if len(digits) > MAX_DIGITS or (at := int(digits)) > subject.session.n:
         raise FUSEError(errno.ERANGE)
     session = core.store.branch_session(number, at, parts[0])
     assert session.owner is not None
@@ -116,12 +118,11 @@ async def compact_session(core: "Core", number: int, value: bytes, uid: int) -> 
     """``user.ctx.compact`` = a cut's JSON: appended as a cut line."""
     check_creator(core.subjects.session(number).access, uid)
     session = writable_session(core, number)
-    text = _text(value).strip()
-    if not text.startswith("{"):
-        raise InvalidValue("user.ctx.compact takes a JSON object")
-    inner = text[1:].lstrip()
-    line = f'{{"type":"cut"{"" if inner.startswith("}") else ","}{inner}'
-    await append_lines(core, session, [parse_line("events", line.encode(), scope=session.scope)])
+    data = strict_document(value)
+    if data.get("type", "cut") != "cut":
+        raise InvalidValue("user.ctx.compact takes a cut")
+    line = parse_line("events", compact(data | {"type": "cut"}), scope=session.scope)
+    await append_lines(core, session, [line])
 
 
 def _text(value: bytes) -> str:

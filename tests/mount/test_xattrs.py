@@ -1,6 +1,7 @@
 """Extended attributes (spec 1.9): what can be read, what is listed, and the commands that are set."""
 
 import dataclasses
+import json
 import os
 import uuid
 from pathlib import Path
@@ -126,16 +127,24 @@ def test_branch_at_a_point_is_the_session_as_it_was(home: Home, at: int, latest:
 def test_branch_refuses(home: Home) -> None:
     session = home.session("one")
     append(session / "messages.jsonl", said("b"))
-    for value, answer in ((b"one", "EEXIST"), (b"two 2", "ERANGE"), (b"two x", "EINVAL"), (b"a/b", "EINVAL")):
+    for value, answer in (
+        (b"one", "EEXIST"),
+        (b"two 2", "ERANGE"),
+        (b"two x", "EINVAL"),
+        (b"a/b", "EINVAL"),
+        (b"two " + b"9" * 5000, "ERANGE"),
+    ):
         assert ALICE.outcome(os.setxattr, session, "user.ctx.branch", value) == answer, value
     assert listing(home.sessions) == {"index", "one"}
 
 
-def test_compact_appends_a_cut(home: Home) -> None:
+@pytest.mark.parametrize("value", [CUT, json.dumps(json.loads(CUT), indent=2).encode() + b"\n"])
+def test_compact_appends_a_cut(home: Home, value: bytes) -> None:
     session = home.session("one")
     append(session / "messages.jsonl", said("b"))
-    ALICE.does(os.setxattr, session, "user.ctx.compact", CUT)
-    assert (session / "events.jsonl").read_bytes() == b'{"type":"cut",' + CUT[1:] + b"\n"
+    ALICE.does(os.setxattr, session, "user.ctx.compact", value)
+    line = json.dumps(json.loads(CUT) | {"type": "cut"}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert (session / "events.jsonl").read_text() == line + "\n"
     assert attribute(session, "n") == "2"
 
 
