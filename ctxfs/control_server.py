@@ -1,9 +1,13 @@
-"""The daemon's side of its control socket, on trio in the main thread; ``ctxfs.control`` says the protocol."""
+"""The daemon's side of its control socket, on trio in the main thread; ``ctxfs.control`` says the protocol.
+
+Nothing that a client sends and nothing that a handler raises ends more than that client's question or connection.
+"""
 
 import contextlib
+import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,8 @@ from backend.errors import CtxError
 Handler = Callable[[], Awaitable[Mapping[str, Any]]]
 
 MAX_REQUEST_BYTES = 4096
+
+log = logging.getLogger("ctxfs.control")
 
 
 def listen(path: Path) -> trio.SocketListener:
@@ -34,14 +40,19 @@ async def serve(listener: trio.SocketListener, handlers: Mapping[str, Handler]) 
     """Answers requests until cancelled; a client that misbehaves ends only its own connection."""
 
     async def one_client(stream: trio.SocketStream) -> None:
-        with contextlib.suppress(trio.BrokenResourceError):
-            async for line in _lines(stream):
-                await stream.send_all(msgspec.json.encode(await _answer(line, handlers)) + b"\n")
+        try:
+            async with contextlib.aclosing(_lines(stream)) as lines:
+                async for line in lines:
+                    await stream.send_all(await _answer(line, handlers) + b"\n")
+        except trio.BrokenResourceError:
+            return
+        except Exception:
+            log.exception("a connection to the control socket failed")
 
     await trio.serve_listeners(one_client, [listener])
 
 
-async def _lines(stream: trio.SocketStream) -> Any:
+async def _lines(stream: trio.SocketStream) -> AsyncGenerator[bytes, None]:
     buffer = b""
     async for chunk in stream:
         buffer += chunk
@@ -52,15 +63,24 @@ async def _lines(stream: trio.SocketStream) -> Any:
             return
 
 
-async def _answer(line: bytes, handlers: Mapping[str, Handler]) -> Mapping[str, Any]:
+async def _answer(line: bytes, handlers: Mapping[str, Handler]) -> bytes:
+    try:
+        return msgspec.json.encode(await _answered(line, handlers))
+    except (CtxError, OSError) as error:
+        return _error(str(error) or "timed out")
+    except Exception as error:
+        log.exception("internal error in an answer")
+        return _error(f"internal error: {type(error).__name__}")
+
+
+async def _answered(line: bytes, handlers: Mapping[str, Handler]) -> Mapping[str, Any]:
     try:
         operation = msgspec.json.decode(line, type=dict[str, Any]).get("op")
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return {"error": "not a JSON object"}
     handler = handlers.get(operation) if isinstance(operation, str) else None
-    if handler is None:
-        return {"error": f"unknown op {operation!r}"}
-    try:
-        return await handler()
-    except (CtxError, TimeoutError) as error:
-        return {"error": str(error) or "timed out"}
+    return {"error": f"unknown op {operation!r}"} if handler is None else await handler()
+
+
+def _error(reason: str) -> bytes:
+    return msgspec.json.encode({"error": reason.encode(errors="backslashreplace").decode()})

@@ -168,6 +168,8 @@ class Daemon:
                 await trio.to_thread.run_sync(maintain)
             except CtxError as error:
                 log.warning("maintenance failed, trying again: %s", error)
+            except Exception:
+                log.exception("internal error in maintenance, trying again")
 
 
 def _figures(counted: Statistics, store: StoreStatus, finished: bool) -> Figures:

@@ -20,7 +20,7 @@ from ctxfs.boundary import guard_operations
 from ctxfs.kernel_cache import KernelCache
 from ctxfs.statistics import Health, Statistics
 
-PLACES = ("publishing", "commit", "sync", "user database")
+PLACES = ("publishing", "commit", "sync", "user database", "maintenance", "figures")
 
 
 def raise_if_chosen(name: str) -> None:
@@ -51,5 +51,7 @@ if __name__ == "__main__":
     KernelCache.appended = faulty("publishing", KernelCache.appended)  # type: ignore[method-assign]
     SqliteStore.append = faulty("commit", SqliteStore.append)  # type: ignore[method-assign]
     SqliteStore.sync = faulty("sync", SqliteStore.sync)  # type: ignore[method-assign]
+    SqliteStore.maintain = faulty("maintenance", SqliteStore.maintain)  # type: ignore[method-assign]
+    SqliteStore.status = faulty("figures", SqliteStore.status)  # type: ignore[method-assign]
     pwd.getpwuid = faulty("user database", pwd.getpwuid)
     sys.exit(daemon.main())

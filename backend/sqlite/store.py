@@ -155,6 +155,8 @@ def _sweep_all(connection: sqlite3.Connection) -> None:
         try:
             more = sweep(connection)
             connection.execute("COMMIT")
-        except sqlite3.Error:
-            connection.execute("ROLLBACK")
+        except BaseException:
+            # SQLite itself may have ended it already; left open, it would keep every writer out.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
             raise

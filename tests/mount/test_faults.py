@@ -9,6 +9,7 @@ from pathlib import Path
 import pyfuse3
 import pytest
 
+from ctxfs import control
 from tests.faulty_daemon import PLACES
 from tests.mount.acting import figures
 from tests.mount.scenery import append, put, said
@@ -21,7 +22,9 @@ HASH = "session/index/by-hash"
 @pytest.fixture(scope="module")
 def faulty(fuse_device: None) -> Iterator[RunningMount]:
     """A mount whose daemon raises where ``planted`` says."""
-    with running_mount(module="tests.faulty_daemon", allow=["internal error in", "user database", "readers were not told"]) as mount:
+    with running_mount(
+        module="tests.faulty_daemon", allow=["internal error in", "user database", "readers were not told"]
+    ) as mount:
         agent = mount.path / "home/0/agent/coder"
         agent.mkdir()
         for name in ("one", "two"):
@@ -169,8 +172,8 @@ UNANSWERED: dict[str, Callable[[Path], None]] = {
     "releasedir": close_directory,
     "forget": forget_a_key,
     "publishing": lambda agent: append(agent / LOG, said("x")),
-    "user database": lambda agent: None,
 }
+BESIDE = {"user database", "maintenance", "figures"}
 # With default_permissions the kernel never asks for access; the others are no requests.
 NEVER_ASKED = {"access", "init", "stacktrace"}
 
@@ -179,7 +182,7 @@ def test_every_handler_is_tried() -> None:
     handlers = {
         name for name in dir(pyfuse3.Operations) if callable(getattr(pyfuse3.Operations, name)) and name[0] != "_"
     }
-    assert set(ANSWERED) | set(UNANSWERED) | NEVER_ASKED == handlers | set(PLACES)
+    assert set(ANSWERED) | set(UNANSWERED) | BESIDE | NEVER_ASKED == handlers | set(PLACES)
 
 
 def works(mount: RunningMount, agent: Path) -> bool:
@@ -224,3 +227,18 @@ def test_what_was_refused_by_a_bug_in_the_commit_is_not_stored(faulty: RunningMo
         assert outcome(append, log, said("lost")) == "EIO"
     append(log, said("kept"))
     assert log.read_bytes() == said("kept")
+
+
+def test_a_bug_in_maintenance_is_logged_and_the_mount_goes_on(faulty: RunningMount, agent: Path) -> None:
+    with planted(faulty, "maintenance"):
+        wait_until(lambda: faulty.log.read_text().count("planted in maintenance") >= 2, "the next round")
+    assert works(faulty, agent)
+
+
+def test_a_bug_in_the_figures_is_an_error_for_who_asked_and_the_mount_goes_on(
+    faulty: RunningMount, agent: Path
+) -> None:
+    with planted(faulty, "figures"), pytest.raises(control.ControlError, match="RuntimeError"):
+        figures(faulty)
+    assert works(faulty, agent)
+    assert figures(faulty)["sessions"] >= 2

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from backend.errors import StoreFailed
-from backend.sqlite import SqliteStore, database, durability
+from backend.sqlite import SqliteStore, database, durability, store
 from backend.store import Append
 from tests.contract.harness import Harness, say
 from tests.loop_disk import loop_disk
@@ -257,3 +257,19 @@ def test_a_busy_database_is_said_to_have_failed(at: Harness, tmp_path: Path, mon
 
     at.append(session, say("a"))
     assert at.store.status().failure is None
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("planted"), MemoryError(), KeyboardInterrupt(), sqlite3.Error("planted")]
+)
+def test_a_sweep_that_fails_keeps_no_writer_out(
+    at: Harness, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def failing(_connection: sqlite3.Connection) -> bool:
+        raise error
+
+    with monkeypatch.context() as patched, pytest.raises((type(error), StoreFailed)):
+        patched.setattr(store, "sweep", failing)
+        opened(at).maintain()
+    at.append(at.session("s"), say("fine"))
+    opened(at).maintain()
