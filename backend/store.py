@@ -243,6 +243,10 @@ class SessionFiles(Protocol):
         """Live sessions with an id above ``after``, by id; costs what it returns."""
         ...
 
+    def listing(self, owner: int, after: int = 0, limit: int = 1000) -> Sequence[tuple[int, str, int, int]]:
+        """``(id, name, uid, updated_at)`` of what ``sessions`` returns: all that a long directory needs of each."""
+        ...
+
     def create_session(self, owner: int, name: str, uid: int, session_id: str | None = None) -> Session:
         """An empty live session (``SessionAlreadyExistsError``); the owner's first becomes its current one.
 

@@ -8,7 +8,9 @@ first lookup and loses it when the kernel forgets it. Ordinary directories have 
 
 import enum
 from collections.abc import Hashable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
+
+import msgspec
 
 K = TypeVar("K", bound=Hashable)
 
@@ -82,7 +84,7 @@ INTERNED = frozenset((Kind.MODEL_PROVIDER, Kind.SPACE_PROVIDER, Kind.CWD_KEY, Ki
 TEMPORARY, HOMES, SHARED_SPACE = Kind.TEMPORARY, Kind.HOMES, Kind.SHARED_SPACE
 
 
-class Node(NamedTuple):
+class Node(msgspec.Struct, frozen=True, gc=False):
     """A file of the tree: its kind, and the id of its subject."""
 
     kind: Kind
@@ -96,12 +98,10 @@ def inode_of(node: Node) -> int:
 
 def node_of(inode: int) -> Node:
     """The inverse of ``inode_of``."""
-    # What the class does itself, but for a Python call: every request does this.
-    return _new_node(Node, (_KINDS[inode >> _ID_BITS], inode & _ID_MASK))
+    return Node(_KINDS[inode >> _ID_BITS], inode & _ID_MASK)
 
 
 _KINDS = tuple(Kind)
-_new_node = tuple.__new__
 
 
 class Interned(Generic[K]):

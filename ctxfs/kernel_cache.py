@@ -42,9 +42,10 @@ KEY_FILES: dict[IndexKind, Kind] = {"by-cwd": Kind.CWD_KEY, "by-hash": Kind.HASH
 
 
 class KernelCache:
-    """Sends invalidations, and wakes whoever polls a file that changed."""
+    """Sends invalidations, and wakes whoever polls a file that changed. ``changes`` counts all of them."""
 
     def __init__(self, subjects: Subjects) -> None:
+        self.changes = 0
         self._subjects = subjects
         self._aliases: dict[int, set[int]] = {}
         self._watchers: dict[int, set[Watcher]] = {}
@@ -58,12 +59,14 @@ class KernelCache:
 
     def attributes_changed(self, inode: int) -> None:
         """Size, mtime or mode of a file changed; safe inside a handler."""
+        self.changes += 1
         _invalidate(inode)
         for alias in self._aliases.get(inode, ()):
             _invalidate(alias)
 
     def entry_changed(self, parent: int, name: str) -> None:
         """A name leads elsewhere or nowhere now; sent from the notify thread."""
+        self.changes += 1
         self._entries.put((parent, name.encode()))
 
     def alias(self, inode: int, target: int) -> None:

@@ -23,6 +23,7 @@ from ctxfs.files.handles import Handle
 from ctxfs.files.passthrough_inodes import DISK_TAG
 from ctxfs.files.snapshots import MAX_SNAPSHOT, put_snapshot
 from ctxfs.inodes import HOMES, INTERNED, TEMPORARY, Kind, Node, inode_of, node_of
+from ctxfs.listings import Listing
 from ctxfs.patterns import FOUND
 from ctxfs.privacy import check_admin, check_space
 from ctxfs.renames import Renames
@@ -46,7 +47,7 @@ class NameOperations:
         self._content = Content(core, self._tree)
         self._renames = Renames(core, self._tree)
         self._handles: dict[int, Handle] = {}
-        self._directories: dict[int, tuple[Node, int]] = {}
+        self._directories: dict[int, Listing] = {}
         self._last_handle = 0
 
     # Names and attributes.
@@ -190,7 +191,7 @@ class NameOperations:
         check_space(self._directory(inode).access, ctx.uid)
         if node_of(inode).kind is HOMES:
             await self._learn_listed_homes(ctx.uid)
-        self._directories[self._new_handle()] = (node_of(inode), ctx.uid)
+        self._directories[self._new_handle()] = Listing(self._tree, self._core.kernel, node_of(inode), ctx.uid)
         return self._last_handle
 
     async def _learn_listed_homes(self, uid: int) -> None:
@@ -203,16 +204,14 @@ class NameOperations:
         return self._last_handle
 
     async def readdir(self, fh: int, start_id: int, token: pyfuse3.ReaddirToken) -> None:
-        node, uid = self._directories[fh]
-        directory = self._tree.entry(node)
-        attributes = EntryAttributes()
-        for offset, name, entry in self._tree.children(directory, start_id, uid):
+        listing, attributes = self._directories[fh], EntryAttributes()
+        for offset, name, entry in listing.after(start_id):
             fill(self._core, self._content, entry, attributes)
             if not pyfuse3.readdir_reply(token, name.encode(), attributes, offset):
                 return
             if entry.node.kind in INTERNED:
                 self._core.subjects.interned.remember(entry.node.id)
-        self._list_roots(directory, start_id, token)
+        self._list_roots(self._tree.entry(listing.node), start_id, token)
 
     def _list_roots(self, directory: Entry, start: int, token: pyfuse3.ReaddirToken) -> None:
         """Ordinary directories come last."""

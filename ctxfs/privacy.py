@@ -6,15 +6,15 @@ uid of the opener; nothing here may need a pid or the user database.
 
 import errno
 import stat
-from typing import NamedTuple
 
+import msgspec
 from pyfuse3 import FUSEError
 
 PRIVATE_DIRECTORY = stat.S_IFDIR | 0o700
 SHARED_DIRECTORY = stat.S_IFDIR | 0o2770
 
 
-class Access(NamedTuple):
+class Access(msgspec.Struct, frozen=True, gc=False):
     """Whose a file is: owner, group, whether it lies in a shared space, and whether it is archived."""
 
     uid: int
@@ -23,7 +23,7 @@ class Access(NamedTuple):
     archived: bool = False
 
 
-class Modes(NamedTuple):
+class Modes(msgspec.Struct, frozen=True, gc=False):
     """The mode bits, type included, of one kind of file: private, shared, and archived either way."""
 
     private: int

@@ -5,7 +5,8 @@ asked each time (a point query); only what cannot change while it exists (an own
 """
 
 from collections.abc import Hashable
-from typing import NamedTuple
+
+import msgspec
 
 from backend.errors import Missing
 from backend.store import ArchiveDirectory, FileStore, IndexKind, Mapping, Owner, Session
@@ -18,13 +19,13 @@ _SHARED_BIT = 1 << 40
 SESSION_CACHE = 4096
 
 
-class Nothing(NamedTuple):
+class Nothing(msgspec.Struct, frozen=True):
     """The subject of files that are about the mount itself."""
 
     access: Access
 
 
-class SpaceSubject(NamedTuple):
+class SpaceSubject(msgspec.Struct, frozen=True):
     """A home or a shared place; a home need not be stored."""
 
     name: str
@@ -33,7 +34,7 @@ class SpaceSubject(NamedTuple):
     mode: int | None = None
 
 
-class ProviderSubject(NamedTuple):
+class ProviderSubject(msgspec.Struct, frozen=True):
     """The directory of a model's provider, in a space or (``space`` None) among the definitions."""
 
     space: SpaceSubject | None
@@ -42,14 +43,14 @@ class ProviderSubject(NamedTuple):
     mtime: int
 
 
-class OwnerSubject(NamedTuple):
+class OwnerSubject(msgspec.Struct, frozen=True):
     """An agent or model in a space."""
 
     owner: Owner
     access: Access
 
 
-class KeySubject(NamedTuple):
+class KeySubject(msgspec.Struct, frozen=True):
     """A file of index/by-*; ``mapping`` is None while only a pending write knows it."""
 
     owner: Owner
@@ -59,28 +60,40 @@ class KeySubject(NamedTuple):
     access: Access
 
 
-class SessionSubject(NamedTuple):
+class SessionSubject(msgspec.Struct, frozen=True):
     """A session, live or archived."""
 
     session: Session
     access: Access
 
+    @property
+    def updated_at(self) -> int:
+        """ms."""
+        return self.session.updated_at
 
-class ArchiveSubject(NamedTuple):
+
+class ListedSubject(msgspec.Struct, frozen=True):
+    """A session in a listing: what its directory's attributes need of it."""
+
+    updated_at: int
+    access: Access
+
+
+class ArchiveSubject(msgspec.Struct, frozen=True):
     """A directory below archived_sessions/."""
 
     directory: ArchiveDirectory
     access: Access
 
 
-class DefinitionSubject(NamedTuple):
+class DefinitionSubject(msgspec.Struct, frozen=True):
     """An agent's or model's definition."""
 
     id: int
     access: Access
 
 
-class Place(NamedTuple):
+class Place(msgspec.Struct, frozen=True):
     """Where an owner is; it never moves."""
 
     space: str
@@ -157,9 +170,9 @@ class Subjects:
             raise Missing("no such index key")
         _, owner_id, kind, name = key
         assert isinstance(owner_id, int)
-        owner, access = self.owner(owner_id)
+        subject = self.owner(owner_id)
         mapping = self.store.mapping(owner_id, kind, str(name))  # type: ignore[arg-type]
-        return KeySubject(owner, kind, str(name), mapping, access)  # type: ignore[arg-type]
+        return KeySubject(subject.owner, kind, str(name), mapping, subject.access)  # type: ignore[arg-type]
 
     def session(self, number: int) -> SessionSubject:
         """From a bounded cache: every change of a session goes through ``changed`` or ``drop`` below."""
@@ -189,18 +202,18 @@ class Subjects:
         """Forgets a session's row; the store is asked next time."""
         self._sessions.pop(number, None)
 
-    def session_access(self, session: Session, owner: Owner) -> Access:
-        """Whose a session is, given its owner."""
+    def session_access(self, owner: Owner, uid: int) -> Access:
+        """Whose a live session is, given its owner and who made it."""
         space = self.place(owner).access
-        uid = session.uid if space.shared else space.uid
-        return Access(uid, space.gid, space.shared, session.archive is not None)
+        return Access(uid, space.gid, shared=True) if space.shared else space
 
     def _session_access(self, session: Session) -> Access:
         assert session.owner is not None
         owner = self.store.owner_by_id(session.owner)
         if owner is None:
             raise Missing("no such agent or model")
-        return self.session_access(session, owner)
+        access = self.session_access(owner, session.uid)
+        return access if session.archive is None else msgspec.structs.replace(access, archived=True)
 
     def archive(self, number: int) -> ArchiveSubject:
         directory = self.store.archive_directory_by_id(number)

@@ -35,7 +35,7 @@ def _mounted(core: "Core", _: Any) -> int:
 
 
 def _session_time(_: "Core", subject: Any) -> int:
-    return int(subject.session.updated_at * 1_000_000)
+    return int(subject.updated_at * 1_000_000)
 
 
 def _owner_time(_: "Core", subject: Any) -> int:

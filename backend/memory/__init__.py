@@ -68,6 +68,9 @@ class MemoryStore(Archive, Definitions, LogContract):
         self._require_owner(owner)
         return self._index[owner].rows.page(after, limit)
 
+    def listing(self, owner: int, after: int = 0, limit: int = 1000) -> Sequence[tuple[int, str, int, int]]:
+        return [(row.id, row.name, row.uid, row.updated_at) for row in self.sessions(owner, after, limit)]
+
     def create_session(self, owner: int, name: str, uid: int, session_id: str | None = None) -> Session:
         header = new_header(session_id, self._now_ms())
         self._refuse_place(owner, name, header.session_id)

@@ -29,6 +29,12 @@ class Sessions(Archive):
             self._require_owner(owner)
         return page
 
+    def listing(self, owner: int, after: int = 0, limit: int = 1000) -> Sequence[tuple[int, str, int, int]]:
+        page = self._database.all(rows.LISTING, owner, after, limit)
+        if not page:
+            self._require_owner(owner)
+        return page
+
     @growing
     def create_session(self, owner: int, name: str, uid: int, session_id: str | None = None) -> Session:
         header = new_header(session_id, self._now_ms())

@@ -4,17 +4,19 @@ A pattern row of the table has functions of these shapes; each takes the mount's
 directory. Ids are those of the row that is found (``ctxfs.inodes``).
 """
 
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 
-class Caller(NamedTuple):
+class Caller(msgspec.Struct, frozen=True):
     """Who asks: the uid and gid of the request."""
 
     uid: int
     gid: int
 
 
-class Found(NamedTuple):
+class Found(msgspec.Struct, frozen=True):
     """One entry of a listing. ``offset`` is positive, unique in its directory and stable (it resumes a listing)."""
 
     offset: int

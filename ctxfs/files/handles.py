@@ -5,8 +5,9 @@ Rights are those of the opener, checked once at open (spec 1.8). Handles belong 
 
 import errno
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+import msgspec
 from pyfuse3 import FUSEError
 
 from ctxfs.inodes import Node
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from ctxfs.core import Core
 
 
-class Opening(NamedTuple):
+class Opening(msgspec.Struct, frozen=True):
     """One ``open``: of ``node``, which the kernel knows by ``inode``, by ``uid`` with ``flags``."""
 
     core: "Core"

@@ -31,7 +31,8 @@ class Providers:
         offsets = known | {
             name: _MADE + made for (where, name), made in self._made.items() if where == place and name not in known
         }
-        return sorted(Found(offset, name, self._number(place, name)) for name, offset in offsets.items())
+        in_order = sorted((offset, name) for name, offset in offsets.items())
+        return [Found(offset, name, self._number(place, name)) for offset, name in in_order]
 
     def make(self, place: int | None, name: str, models: Iterable[tuple[int, str]]) -> int:
         """``Exists`` where it is there already."""

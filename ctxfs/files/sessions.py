@@ -15,8 +15,8 @@ from ctxfs.files.appends import append_lines, writable_session
 from ctxfs.files.directories import Caller, Found
 from ctxfs.files.spaces import stored
 from ctxfs.inodes import Kind, Node, inode_of
-from ctxfs.privacy import check_creator, check_space
-from ctxfs.subjects import ArchiveSubject, OwnerSubject, SessionSubject, SpaceSubject
+from ctxfs.privacy import Access, check_creator, check_space
+from ctxfs.subjects import ArchiveSubject, ListedSubject, OwnerSubject, SpaceSubject
 
 if TYPE_CHECKING:
     from ctxfs.core import Core
@@ -32,11 +32,14 @@ def find_session(core: "Core", subject: OwnerSubject, name: str, _uid: int) -> i
 
 def each_session(core: "Core", subject: OwnerSubject, after: int, _uid: int) -> Iterable[Found]:
     """By id, a page at a time: costs what is taken of it."""
-    while page := core.store.sessions(subject.owner.id, after, PAGE):
-        for session in page:
-            access = core.subjects.session_access(session, subject.owner)
-            yield Found(session.id, session.name, session.id, SessionSubject(session, access))
-        after = page[-1].id
+    owner, accesses = subject.owner, dict[int, Access]()
+    while page := core.store.listing(owner.id, after, PAGE):
+        for number, name, uid, updated_at in page:
+            access = accesses.get(uid)
+            if access is None:
+                access = accesses[uid] = core.subjects.session_access(owner, uid)
+            yield Found(number, name, number, ListedSubject(updated_at, access))
+        after = page[-1][0]
 
 
 def make_session(core: "Core", subject: OwnerSubject, name: str, caller: Caller) -> int:

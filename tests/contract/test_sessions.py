@@ -30,6 +30,16 @@ def test_a_new_session_is_empty_and_idle(at: Harness) -> None:
     assert at.stream(session, "messages") == at.stream(session, "events") == at.store.latest(session.id) == b""
 
 
+def test_a_listing_is_the_sessions_with_fewer_columns(at: Harness) -> None:
+    for name in ("one", "two", "three"):
+        at.session(name)
+    at.clock.pass_seconds(5)
+    at.append(at.session("four"), say("x"))
+    sessions = at.store.sessions(at.owner.id)
+    assert at.store.listing(at.owner.id) == [(row.id, row.name, row.uid, row.updated_at) for row in sessions]
+    assert [name for _, name, *_ in at.store.listing(at.owner.id, sessions[0].id, 2)] == ["two", "three"]
+
+
 def test_a_session_in_a_shared_place_has_its_scope(at: Harness) -> None:
     at.store.add_space("shared/team", 0, 500, 0o2770)
     owner = at.store.add_owner("shared/team", "agent", "coder", 0, 500)
