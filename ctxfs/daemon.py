@@ -193,9 +193,18 @@ def log_stacks() -> None:
 
 
 def serve(plan: Plan, ready: Callable[[], None]) -> None:
-    """Mounts and serves ``plan`` until it ends (``CtxError`` if it cannot be mounted)."""
+    """Mounts and serves ``plan`` until it ends (``CtxError`` if it cannot be mounted); a bug's stack is in the log."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    daemon = Daemon(plan)
+    try:
+        _serve(Daemon(plan), ready)
+    except (CtxError, OSError):
+        raise
+    except Exception:
+        log.exception("the daemon failed")
+        raise
+
+
+def _serve(daemon: Daemon, ready: Callable[[], None]) -> None:
     daemon.start()
     # Each file that is open in an ordinary directory is one of ours; what was forked before keeps the usual limit.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -223,7 +232,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         return report.failed(1, f"cannot mount {plan.mountpoint}: {error.strerror or error}")
     except Exception as error:
-        log.exception("the daemon failed")
         return report.failed(EXIT_INTERNAL, f"internal error: {error!r}")
     return 0
 

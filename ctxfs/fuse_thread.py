@@ -30,6 +30,10 @@ from ctxfs.subjects import Subjects
 from ctxfs.users import Users
 
 
+class FuseThreadDied(RuntimeError):
+    """The loop ended with an exception: nobody serves the mount any more."""
+
+
 class FuseThread:
     """``owner_uid`` None: a mount for every user, made by root; else that user's own (spec 1.8)."""
 
@@ -89,7 +93,6 @@ class FuseThread:
             self._loop.run(pyfuse3.main)
         except BaseException as error:
             self._failure = error
-            raise
 
     def stop(self) -> None:
         """Ends the loop and the threads beside it, when nothing is mounted any more or nothing is to be answered."""
@@ -103,8 +106,10 @@ class FuseThread:
         pyfuse3.close(unmount=False)
 
     def wait_finished(self) -> None:
-        """Blocks until the loop has ended: unmounted from outside, or aborted."""
+        """Blocks until the loop has ended: unmounted from outside, or aborted (``FuseThreadDied``: by a bug)."""
         self._thread.join()
+        if self._failure is not None:
+            raise FuseThreadDied(f"the FUSE thread died of {self._failure!r}") from self._failure
 
     def statistics(self) -> Statistics:
         """The live counters."""

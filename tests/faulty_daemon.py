@@ -18,9 +18,12 @@ from backend.sqlite import SqliteStore
 from ctxfs import daemon, fuse_thread
 from ctxfs.boundary import guard_operations
 from ctxfs.kernel_cache import KernelCache
+from ctxfs.loop import Loop
 from ctxfs.statistics import Health, Statistics
 
 PLACES = ("publishing", "commit", "sync", "user database", "maintenance", "figures")
+FATAL = "loop"
+"""The one place where a bug cannot but end the mount."""
 
 
 def raise_if_chosen(name: str) -> None:
@@ -53,5 +56,6 @@ if __name__ == "__main__":
     SqliteStore.sync = faulty("sync", SqliteStore.sync)  # type: ignore[method-assign]
     SqliteStore.maintain = faulty("maintenance", SqliteStore.maintain)  # type: ignore[method-assign]
     SqliteStore.status = faulty("figures", SqliteStore.status)  # type: ignore[method-assign]
+    Loop._step = faulty(FATAL, Loop._step)  # type: ignore[method-assign]
     pwd.getpwuid = faulty("user database", pwd.getpwuid)
     sys.exit(daemon.main())

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyfuse3
 import pytest
 
-from ctxfs import control
-from tests.faulty_daemon import PLACES
+from ctxfs import control, mounts
+from tests.faulty_daemon import FATAL, PLACES
 from tests.mount.acting import figures
 from tests.mount.scenery import append, put, said
 from tests.mounting import RunningMount, running_mount, wait_until
@@ -242,3 +242,14 @@ def test_a_bug_in_the_figures_is_an_error_for_who_asked_and_the_mount_goes_on(
         figures(faulty)
     assert works(faulty, agent)
     assert figures(faulty)["sessions"] >= 2
+
+
+def test_a_thread_that_dies_ends_the_daemon_loudly_and_leaves_no_mount(fuse_device: None) -> None:
+    with running_mount(module="tests.faulty_daemon", allow=["."]) as mount, planted(mount, FATAL):
+        with pytest.raises(OSError, match=r"Transport endpoint|connection abort"):
+            os.stat(mount.path / "home/0/agent")
+        assert mount.process is not None
+        assert mount.process.wait(30) == 70
+        assert mounts.mount_at(str(mount.path)) is None
+        (report,) = [line for line in mount.log.read_text().splitlines() if "the daemon failed" in line]
+        assert "planted in loop" in report and "in raise_if_chosen" in report and "the FUSE thread died" in report
