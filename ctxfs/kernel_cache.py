@@ -12,7 +12,8 @@ from queue import SimpleQueue
 
 import pyfuse3
 
-from backend.store import Appended, IndexKind, Removed
+from backend.log_contract import listed_key
+from backend.store import Appended, IndexKind, Removed, Session
 from ctxfs.inodes import Kind, Node, inode_of
 from ctxfs.subjects import Subjects
 
@@ -39,6 +40,11 @@ KEY_DIRECTORIES: dict[IndexKind, Kind] = {
     "by-uuid": Kind.BY_UUID,
 }
 KEY_FILES: dict[IndexKind, Kind] = {"by-cwd": Kind.CWD_KEY, "by-hash": Kind.HASH_KEY, "by-uuid": Kind.UUID_KEY}
+
+_MOVED_BY_SESSIONS = (
+    *(Kind.AGENT, Kind.MODEL, Kind.SESSIONS, Kind.INDEX, Kind.LIST, Kind.CURRENT),
+    *KEY_DIRECTORIES.values(),
+)
 
 
 class KernelCache:
@@ -107,6 +113,13 @@ class KernelCache:
         for key in change.keys_gone:
             self._key_gone(session.owner, "by-cwd", key)
 
+    def session_made(self, owner: int, session: Session) -> None:
+        """A session was made, or branched: a branch has a cwd, and takes its key over."""
+        self.owner_changed(owner)
+        self._grown(inode_of(Node(Kind.LIST, owner)))
+        if key := listed_key(session):
+            self.key_changed(owner, "by-cwd", key)
+
     def removed(self, owner: int, session: int, change: Removed) -> None:
         """A session was archived or deleted: its row, its modes and its owner's index changed."""
         self._subjects.drop(session)
@@ -119,8 +132,8 @@ class KernelCache:
             self.key_changed(owner, index, key)
 
     def owner_changed(self, owner: int) -> None:
-        """Sessions came or went: the directory, index/list and index/current."""
-        for kind in (Kind.SESSIONS, Kind.INDEX, Kind.LIST, Kind.CURRENT, Kind.BY_CWD, Kind.BY_HASH, Kind.BY_UUID):
+        """Sessions came or went: the directories whose mtime that is, index/list and index/current."""
+        for kind in _MOVED_BY_SESSIONS:
             self.attributes_changed(inode_of(Node(kind, owner)))
 
     def key_changed(self, owner: int, index: IndexKind, key: str) -> None:

@@ -38,6 +38,10 @@ def _session_time(_: "Core", subject: Any) -> int:
     return int(subject.updated_at * 1_000_000)
 
 
+def _creation_time(_: "Core", subject: Any) -> int:
+    return int(subject.session.created_mtime)
+
+
 def _owner_time(_: "Core", subject: Any) -> int:
     return int(subject.owner.mtime)
 
@@ -296,5 +300,5 @@ TABLE: dict[Kind, Row] = {
     Kind.META: _session_row("meta.json", "meta_mtime", lambda s: s.meta, modes=EDITABLE, **_value(values.META)),
     Kind.AGENTS_MD: _snapshot_row("AGENTS.md"),
     Kind.SKILLS_MD: _snapshot_row("SKILLS.md"),
-    Kind.CONTEXT: _directory("context", (Kind.SESSION,), Subjects.session, _session_time, modes=SESSION_DIRECTORY),
+    Kind.CONTEXT: _directory("context", (Kind.SESSION,), Subjects.session, _creation_time, modes=SESSION_DIRECTORY),
 }

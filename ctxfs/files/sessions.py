@@ -47,7 +47,7 @@ def make_session(core: "Core", subject: OwnerSubject, name: str, caller: Caller)
     check_space(subject.access, caller.uid)
     uid = caller.uid if subject.access.shared else subject.access.uid
     session = core.store.create_session(subject.owner.id, name, uid)
-    core.kernel.owner_changed(subject.owner.id)
+    core.kernel.session_made(subject.owner.id, session)
     return session.id
 
 
@@ -114,7 +114,7 @@ def branch_session(core: "Core", number: int, value: bytes, uid: int) -> None:
         raise FUSEError(errno.ERANGE)
     session = core.store.branch_session(number, at, parts[0])
     assert session.owner is not None
-    core.kernel.owner_changed(session.owner)
+    core.kernel.session_made(session.owner, session)
 
 
 async def compact_session(core: "Core", number: int, value: bytes, uid: int) -> None:

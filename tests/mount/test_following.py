@@ -269,6 +269,18 @@ def test_every_derived_file_that_changed_wakes_its_poller(home: Home) -> None:
         assert {name for name, poll in pollers.items() if poll.poll(0)} == {"state"}
 
 
+@pytest.mark.parametrize("how", ["made", "branched"])
+def test_a_new_session_wakes_the_pollers_of_the_list(home: Home, how: str) -> None:
+    one = home.session("one")
+    with polled(home.index / "list") as (descriptor, poll):
+        if how == "made":
+            home.session("two")
+        else:
+            os.setxattr(one, "user.ctx.branch", b"two")
+        assert poll.poll(0) == [(descriptor, select.POLLPRI)]
+        assert poll.poll(0) == []
+
+
 def test_two_pollers_of_one_file_are_both_woken(home: Home) -> None:
     path = home.session("one") / "messages.jsonl"
     woken: list[int] = []

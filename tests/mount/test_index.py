@@ -105,6 +105,18 @@ def test_a_session_that_moves_on_uncovers_the_one_before(home: Home) -> None:
     assert (by_cwd(home, "/srv"), by_cwd(home, "/tmp")) == ("one", "two")
 
 
+def test_a_branch_takes_over_the_cwd_that_it_inherits(home: Home) -> None:
+    """Also where its key was read before, and the kernel keeps what it read."""
+    one = home.session("one")
+    run_in(one, "/srv")
+    run_in(one, "/tmp")
+    assert (by_cwd(home, "/srv"), by_cwd(home, "/tmp")) == (None, "one")
+    os.setxattr(one, "user.ctx.branch", b"two")
+    assert (by_cwd(home, "/srv"), by_cwd(home, "/tmp")) == (None, "two")
+    os.setxattr(one, "user.ctx.branch", b"three 1")
+    assert (by_cwd(home, "/srv"), by_cwd(home, "/tmp")) == ("three", "two")
+
+
 @pytest.mark.parametrize("way", ["archive", "delete"])
 def test_a_session_that_goes_uncovers_the_one_before_and_leaves_the_index(home: Home, way: str) -> None:
     home.session("first")

@@ -39,12 +39,17 @@ class Caller(NamedTuple):
 
 
 class World:
-    """``tree`` reads, ``operations`` are the handlers; nothing is sent to a kernel."""
+    """``tree`` reads, ``operations`` are the handlers; what would be sent to a kernel is noted.
+
+    ``told`` are inodes whose attributes it must ask for again, ``told_names`` (parent, name) it must look up again.
+    """
 
     def __init__(self, directory: Path, *, alone: bool = False) -> None:
+        self.told: set[int] = set()
+        self.told_names: list[tuple[int, bytes]] = []
         self._no_kernel = [
-            mock.patch("pyfuse3.invalidate_inode"),
-            mock.patch("pyfuse3.invalidate_entry"),
+            mock.patch("pyfuse3.invalidate_inode", lambda inode, attr_only: self.told.add(inode)),
+            mock.patch("pyfuse3.invalidate_entry", lambda parent, name: self.told_names.append((parent, name))),
         ]
         for patch in self._no_kernel:
             patch.start()
