@@ -50,7 +50,7 @@ def guarded(operation: str, handler: Handler, statistics: Statistics, health: He
         except (CtxError, OSError) as error:
             number = errno_of(error)
             if isinstance(error, (StoreFull, StoreFailed)):
-                health.failed(str(error))
+                health.failed(error)
             _explain(operation, error, number)
             statistics.refused(number)
             raise FUSEError(number) from None

@@ -4,8 +4,13 @@ import errno
 import time
 from collections import Counter
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
+
+from backend.errors import StoreFailed, StoreFull
+
+Failure = Literal["disk full", "disk failed"]
 
 
 class Statistics(msgspec.Struct):
@@ -28,22 +33,25 @@ class Statistics(msgspec.Struct):
 
 
 class Health:
-    """Whether the store's disk takes what it is given; shown in ``/ctx/status`` (spec 1.2). FUSE thread only."""
+    """Whether the store's disk takes what it is given; shown in ``/ctx/status`` (spec 1.2). FUSE thread only.
+
+    Everybody may read that file, so it says what kind of failure it is, never where or whose.
+    """
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
-        self.failure: str | None = None
+        self.failure: Failure | None = None
         self.changed_ns = time.time_ns()
 
-    def failed(self, reason: str) -> None:
+    def failed(self, error: StoreFull | StoreFailed) -> None:
         """The disk is full, or failed."""
-        self._become(reason)
+        self._become("disk full" if isinstance(error, StoreFull) else "disk failed")
 
     def recovered(self) -> None:
         """Something was stored."""
         self._become(None)
 
-    def _become(self, failure: str | None) -> None:
+    def _become(self, failure: Failure | None) -> None:
         if failure != self.failure:
             self.failure = failure
             self.changed_ns = max(self.changed_ns + 1, time.time_ns())

@@ -95,17 +95,26 @@ def test_a_request_without_an_answer_raises_nothing(error: Exception, statistics
     assert statistics.internal == 1
 
 
-def test_a_full_or_failing_store_shows_in_health_until_something_is_stored(statistics: Statistics) -> None:
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [
+        (errors.StoreFull("/s/home/1001/agent/secret: no room"), "disk full"),
+        (errors.StoreFailed("/s/home/1001/agent/secret: Input/output error"), "disk failed"),
+    ],
+)
+def test_a_full_or_failing_store_shows_in_health_without_names_until_something_is_stored(
+    statistics: Statistics, error: errors.CtxError, failure: str
+) -> None:
     changes: list[str] = []
     health = Health(lambda: changes.append("changed"))
     since = health.changed_ns
-    answer_of(errors.StoreFull("the disk is full"), statistics, health)
-    answer_of(errors.StoreFull("the disk is full"), statistics, health)
-    assert health.failure == "the disk is full"
+    answer_of(error, statistics, health)
+    answer_of(error, statistics, health)
+    assert health.failure == failure
     assert changes == ["changed"]
     assert health.changed_ns > since
     answer_of(errors.InvalidValue("no"), statistics, health)
-    assert health.failure == "the disk is full"
+    assert health.failure == failure
     health.recovered()
     health.recovered()
     assert health.failure is None
