@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
@@ -19,14 +20,26 @@ class OneLineFormatter(logging.Formatter):
         return super().format(record).replace("\n", " | ")
 
 
+class PrivateFileHandler(RotatingFileHandler):
+    """Every file it opens, after a rotation too, is 0600 and no link, whatever the umask and whoever made it."""
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, "a", encoding="utf-8", opener=_private)
+
+
+def _private(path: str, flags: int) -> int:
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    os.fchmod(descriptor, 0o600)
+    return descriptor
+
+
 def configure(level: str, file: Path | None = None) -> None:
     """Sends all loggers to ``file``, or to stderr where there is none; times only where nobody else adds them."""
     handler: logging.Handler
     if file is None:
         handler = logging.StreamHandler(sys.stderr)
     else:
-        handler = RotatingFileHandler(file, maxBytes=FILE_BYTES, backupCount=1, encoding="utf-8")
-        file.chmod(0o600)
+        handler = PrivateFileHandler(file, maxBytes=FILE_BYTES, backupCount=1, encoding="utf-8")
     form = _FORMAT if "JOURNAL_STREAM" in os.environ and file is None else f"%(asctime)s {_FORMAT}"
     handler.setFormatter(OneLineFormatter(form))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
