@@ -72,13 +72,13 @@ def test_a_fuse_error_passes_as_it_is(statistics: Statistics, health: Health) ->
 
 
 def test_what_is_returned_passes_and_requests_are_counted(statistics: Statistics, health: Health) -> None:
-    async def handler(one: int, *, two: int) -> tuple[int, int]:
+    async def handler(one: int, two: int) -> tuple[int, int]:
         return one, two
 
     guard: Any = guarded("read", handler, statistics, health)
 
     async def call() -> tuple[int, int]:
-        result: tuple[int, int] = await guard(1, two=2)
+        result: tuple[int, int] = await guard(1, 2)
         return result
 
     assert trio.run(call) == (1, 2)
