@@ -27,11 +27,9 @@ def listen(path: Path) -> trio.SocketListener:
     """A 0600 listening socket in place of whatever an earlier daemon left (``OSError``)."""
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
-    try:
-        listener.bind(str(path))
-    finally:
-        os.umask(before)
+    # What it is bound to gets its mode. A umask would be that of all threads, the FUSE thread's files among them.
+    os.fchmod(listener.fileno(), 0o600)
+    listener.bind(str(path))
     listener.listen()
     return trio.SocketListener(trio.socket.from_stdlib_socket(listener))
 

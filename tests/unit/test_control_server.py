@@ -1,6 +1,9 @@
 """The daemon's control socket answers everybody, whatever somebody sends and whatever a handler raises (spec 4.6)."""
 
 import json
+import os
+import socket
+import stat
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -66,6 +69,31 @@ async def ask(stream: trio.SocketStream, line: bytes) -> dict[str, Any]:
 
 async def ask_good(stream: trio.SocketStream) -> None:
     assert await ask(stream, GOOD) == {"fine": True}
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_the_socket_is_its_owner_s_alone_from_its_first_moment_and_no_umask_is_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int
+) -> None:
+    modes: list[int] = []
+
+    class Watched(socket.socket):
+        def bind(self, address: Any) -> None:
+            super().bind(address)
+            modes.append(stat.S_IMODE(os.stat(address).st_mode))
+
+    async def listen() -> None:
+        await control_server.listen(tmp_path / "socket").aclose()
+
+    before = os.umask(umask)
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(socket, "socket", Watched)
+            patched.setattr(os, "umask", lambda _: pytest.fail("the umask is every thread's"))
+            trio.run(listen)
+    finally:
+        os.umask(before)
+    assert modes == [0o600]
 
 
 @pytest.mark.parametrize(
