@@ -80,6 +80,8 @@ def _check_device() -> None:
 def _check_places(store: Path, target: str) -> None:
     if store.is_relative_to(target):
         raise Failure(f"the store {store} lies below the mountpoint {target}: the mount would hide it")
+    if Path(target).is_relative_to(store):
+        raise Failure(f"the mountpoint {target} lies in the store {store}: the mount would wait for itself")
 
 
 def start(plan: Plan) -> None:

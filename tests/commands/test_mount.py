@@ -123,10 +123,26 @@ def test_a_refusal_has_its_code_says_why_and_changes_nothing(
     assert (everything_below(place.base), mounts_below(place.base)) == before
 
 
-def test_a_store_below_its_mountpoint_is_refused(place: Place) -> None:
-    place.store = place.mountpoint / "store"
-    assert place.mount().code == 1
-    assert everything_below(place.base) == set()
+@pytest.mark.parametrize(
+    ("mountpoint", "store", "words"),
+    [
+        ("ctx", "ctx/store", "would hide it"),
+        ("ctx", "ctx", "would hide it"),
+        ("link/ctx", "real/ctx/store", "would hide it"),
+        ("store/ctx", "store", "would wait for itself"),
+        ("store/home/ctx", "store", "would wait for itself"),
+        ("real/ctx", "link", "would wait for itself"),
+        ("link/ctx", "real", "would wait for itself"),
+    ],
+)
+def test_a_store_and_a_mountpoint_are_not_in_each_other(place: Place, mountpoint: str, store: str, words: str) -> None:
+    (place.base / "real").mkdir()
+    (place.base / "link").symlink_to("real")
+    place.mountpoint, place.store = place.base / mountpoint, place.base / store
+    before = everything_below(place.base)
+    ran = place.mount()
+    assert (ran.code, ran.out) == (1, "") and words in ran.err
+    assert everything_below(place.base) == before
 
 
 def test_after_kill_9_mounting_again_works_without_help(place: Place) -> None:
