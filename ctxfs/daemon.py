@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as package_version
+from types import FrameType
 from typing import Any
 
 import msgspec
@@ -24,7 +25,7 @@ import trio
 
 from backend.errors import CtxError, StoreFailed
 from backend.store import StoreStatus
-from ctxfs import control_server, logs, mounts, probe, stores
+from ctxfs import control_server, logs, mountpoint, mounts, probe, stores
 from ctxfs.control import Figures
 from ctxfs.fuse_thread import FuseThread
 from ctxfs.options import fuse_options
@@ -36,6 +37,7 @@ MAINTAIN_EVERY_S = 1.0
 STATUS_TIMEOUT_S = 0.8
 SWITCH_INTERVAL_S = 0.0005
 EXIT_INTERNAL = 70
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 
 log = logging.getLogger("ctxfs.daemon")
 
@@ -56,6 +58,7 @@ class Daemon:
         self.files = RuntimeFiles(plan.runtime, plan.mountpoint)
         self._stop = trio.Event()
         self._finished = trio.Event()
+        self._told = False
 
     def start(self) -> None:
         """Opens and mounts; the mount answers afterwards (``CtxError``; nothing is left behind then)."""
@@ -104,17 +107,23 @@ class Daemon:
         if not mounts.is_mounted(self.mount):
             return
         try:
-            probe.umount(self.plan.mountpoint)
+            mountpoint.unmount(self.mount)
         except OSError as error:
             for holder in mounts.holders(self.mount.device):
                 log.warning("still used by pid %d (%s): %s", *holder)
             log.warning("detaching %s: %s", self.plan.mountpoint, error.strerror)
-            probe.umount(self.plan.mountpoint, probe.MNT_DETACH)
+            mountpoint.unmount(self.mount, probe.MNT_DETACH)
 
     async def run(self, ready: Callable[[], None]) -> None:
-        """Serves until it is unmounted, told to stop, or signalled; ``ready`` is called once everything answers."""
+        """Serves until it is unmounted, told to stop, or signalled; ``ready`` is called once everything answers.
+
+        Never, if a signal to stop came while it was mounting.
+        """
         async with trio.open_nursery() as nursery:
             await nursery.start(self._signals)
+            if self._told:
+                nursery.cancel_scope.cancel()
+                return
             listener = control_server.listen(self.files.socket)
             nursery.start_soon(control_server.serve, listener, self._handlers())
             nursery.start_soon(self._watch_fuse)
@@ -145,14 +154,20 @@ class Daemon:
 
         return {"status": status, "sync": sync, "stop": stop}
 
+    def signalled(self, number: int, _frame: FrameType | None = None) -> None:
+        """What a signal of ``SIGNALS`` does while trio does not run: it is noted, so that no mount is left behind."""
+        if number == signal.SIGUSR1:
+            log_stacks()
+        else:
+            log.info("stopping on %s", signal.Signals(number).name)
+            self._told = True
+
     async def _signals(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGUSR1) as signals:
+        with trio.open_signal_receiver(*SIGNALS) as signals:
             task_status.started()
             async for number in signals:
-                if number == signal.SIGUSR1:
-                    log_stacks()
-                else:
-                    log.info("stopping on %s", signal.Signals(number).name)
+                self.signalled(number)
+                if self._told:
                     self._stop.set()
 
     async def _watch_fuse(self) -> None:
@@ -205,6 +220,8 @@ def serve(plan: Plan, ready: Callable[[], None]) -> None:
 
 
 def _serve(daemon: Daemon, ready: Callable[[], None]) -> None:
+    for number in SIGNALS:
+        signal.signal(number, daemon.signalled)
     daemon.start()
     # Each file that is open in an ordinary directory is one of ours; what was forked before keeps the usual limit.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

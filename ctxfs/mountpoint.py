@@ -65,6 +65,18 @@ def prepare(mountpoint: str, runtime_dir: Path) -> list[Path]:
     return []
 
 
+def unmount(mount: mounts.Mount, flags: int = 0) -> None:
+    """Takes this very mount out of the tree (``OSError``, ``HungError``).
+
+    Gone is gone: on a busy machine an answer may come late, and somebody else may have been quicker.
+    """
+    try:
+        probe.umount(mount.mountpoint, flags)
+    except OSError:
+        if mounts.is_mounted(mount):
+            raise
+
+
 def remove_dead(health: Health) -> None:
     """Aborts a dead mount's connection and takes it out of the tree; its daemon must be gone (``OSError``).
 
@@ -72,7 +84,7 @@ def remove_dead(health: Health) -> None:
     """
     with contextlib.suppress(OSError):
         probe.abort(health.mount.device[1])
-    probe.umount(health.mount.mountpoint, probe.MNT_DETACH)
+    unmount(health.mount, probe.MNT_DETACH)
     if health.files is not None:
         health.files.clear()
 

@@ -128,4 +128,4 @@ def _failure(answer: str, log: Path) -> Failure:
     if code.isdigit():
         hint = f" (more in {log})" if int(code) == ERROR else ""
         return Failure(reason + hint, int(code))
-    return Failure(f"the daemon died before it had mounted: see {log}", ERROR)
+    return Failure(f"the daemon ended before it had mounted: see {log}", ERROR)

@@ -69,7 +69,7 @@ def _normally(health: Health, timeout_s: int) -> None:
         raise Failure(f"the daemon of {health.mount.mountpoint} is stopped: {_resume(health)}", UNAVAILABLE)
     _sync(health, timeout_s)
     try:
-        probe.umount(health.mount.mountpoint)
+        mountpoint.unmount(health.mount)
     except OSError as error:
         if error.errno == errno.EBUSY:
             raise Failure(_busy(health.mount), UNAVAILABLE) from error
@@ -100,7 +100,7 @@ def _lazily(health: Health, timeout_s: int) -> None:
     Nothing is lost by the kill: what a write was answered for is committed.
     """
     _check_owner(health)
-    probe.umount(health.mount.mountpoint, probe.MNT_DETACH)
+    mountpoint.unmount(health.mount, probe.MNT_DETACH)
     if health.state == "ok" and _ends_within(health, timeout_s):
         return
     if health.state == "ok" and health.files is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ctxfs import mounts, probe
+from ctxfs.plan import Plan, daemon_command
 from ctxfs.runtime import RuntimeFiles
 from tests.commands.conftest import Place
 from tests.commands.stealing import steal_fuse_descriptor
@@ -207,6 +208,28 @@ def test_in_the_foreground_it_serves_until_it_is_told_to_stop(place: Place) -> N
         _, log = server.communicate(timeout=20)
     assert (server.returncode, place.mounted()) == (0, None)
     assert [line.split(": ", 1)[1].split(" ")[0] for line in log.splitlines()] == ["mounted", "stopping", "unmounted"]
+
+
+@pytest.mark.parametrize("when", ["_mount", "_state", "start", "_unmount"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_daemon_that_is_stopped_at_any_moment_leaves_no_mount_and_no_runtime_files(
+    place: Place, name: str, when: str
+) -> None:
+    place.mountpoint.mkdir()
+    plan = Plan(str(place.mountpoint), place.store, "sqlite", frozenset(), place.runtime)
+    interpreter, option, _, *arguments = daemon_command(plan, 1)
+    module = "tests.commands.impatient_daemon"
+    if when == "_unmount":
+        arguments[-2:] = []
+    command = [interpreter, option, module, name, when, *arguments]
+    with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as daemon:
+        if when == "_unmount":
+            wait_until(RuntimeFiles(place.runtime, str(place.mountpoint)).socket.exists, "the mount")
+            daemon.terminate()
+        answer, log = daemon.communicate(timeout=20)
+    assert (daemon.returncode, answer, place.mounted()) == (0, "", None), log
+    assert f"stopping on {name}" in log
+    assert [path.suffix for path in place.runtime.iterdir()] == [".lock"]
 
 
 def test_a_signal_logs_what_every_thread_does_and_nothing_ends(place: Place) -> None:

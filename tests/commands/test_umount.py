@@ -1,5 +1,6 @@
 """``mountctl umount``: success means unmounted and the daemon gone; it never hangs (spec 4.6; field reports 30, 32)."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ctxfs import mountpoint, probe
 from ctxfs.runtime import RuntimeFiles, start_time
 from tests.commands.conftest import Place, is_gone, stop
 from tests.commands.stealing import steal_fuse_descriptor
@@ -173,3 +175,30 @@ def test_a_state_file_cannot_name_the_process_of_another_user(place: Place) -> N
         assert stranger.poll() is None
         stranger.kill()
     wait_until(lambda: is_gone(state.pid), "the end of the daemon")
+
+
+@pytest.mark.parametrize("flags", [0, probe.MNT_DETACH])
+@pytest.mark.parametrize("error", [probe.HungError(), OSError(errno.EINVAL, "x"), PermissionError(errno.EPERM, "x")])
+def test_a_mount_that_is_gone_was_unmounted_however_late_the_answer_came(
+    place: Place, monkeypatch: pytest.MonkeyPatch, error: OSError, flags: int
+) -> None:
+    place.mountpoint.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place.mountpoint], check=True)
+    mount = place.mounted()
+    assert mount is not None
+
+    def failing(*_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patched, pytest.raises(type(error)):
+        patched.setattr(probe, "umount", failing)
+        mountpoint.unmount(mount, flags)
+
+    def late(path: str, flags: int) -> None:
+        umount(path, flags)
+        raise error
+
+    umount = probe.umount
+    monkeypatch.setattr(probe, "umount", late)
+    mountpoint.unmount(mount, flags)
+    assert place.mounted() is None
