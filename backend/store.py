@@ -4,8 +4,8 @@ Every store (sqlite, memory, jsonl) implements both on one object; one contract 
 No store knows FUSE, users' rights, or sockets: callers have checked who may do what.
 
 Threads: a store is used by one thread at a time, the one that opened it or was handed it. ``FileStore`` is
-synchronous and never waits for the disk (commits go to the page cache); only ``sync`` waits, and ``sync``
-alone may be called from another thread, at the same time as anything else.
+synchronous and never waits for the disk (commits go to the page cache); only ``sync`` and ``maintain`` may wait,
+and they alone may be called from other threads, at the same time as anything else.
 
 Rows are immutable snapshots. Row ids are positive, stable for the life of the store and never reused, so the
 file system makes inode numbers and listing offsets of them. Times: ``*_mtime`` in ns, strictly increasing per
@@ -358,6 +358,10 @@ class FileStore(SpaceStore, SessionFiles, IndexFiles, ArchiveFiles, DefinitionFi
     """All that the mount needs of a store."""
 
     def status(self) -> StoreStatus: ...
+    def maintain(self) -> None:
+        """Does what can wait, if there is any: called about every second, beside everything else (see Threads)."""
+        ...
+
     def close(self) -> None:
         """Syncs, then lets go of the disk."""
         ...

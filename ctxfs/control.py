@@ -16,7 +16,7 @@ _MAX_ANSWER_BYTES = 1 << 20
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """The answer to ``status``: counters of the mount, ``bytes`` on disk; ``finished``: the mount is served no more."""
+    """The answer to ``status``: counters of the mount, ``bytes`` on disk."""
 
     requests: dict[str, int]
     errors: dict[str, int]
@@ -25,7 +25,6 @@ class Figures(msgspec.Struct, frozen=True):
     sessions: int
     homes: int
     bytes: int
-    finished: bool
 
 
 class ControlError(CtxError):

@@ -1,7 +1,7 @@
 """The daemon of one mount, in the foreground: store, FUSE thread, control socket, signals (spec 4.6, design).
 
 Threads: the main thread runs trio (signals, control socket, timers) and never touches the mount or the store but for
-``store.sync``; the FUSE thread owns the store; ``maintain``, where the store has it, is made to be called beside it.
+``store.sync`` and ``store.maintain``, which are made to be called beside the FUSE thread, whose store it is.
 Ends in this order: unmount, FUSE thread, sync and close of the store, runtime files. SIGUSR1 logs every thread's stack.
 """
 
@@ -57,7 +57,6 @@ class Daemon:
         self.plan = plan
         self.files = RuntimeFiles(plan.runtime, plan.mountpoint)
         self._stop = trio.Event()
-        self._finished = trio.Event()
         self._told = False
 
     def start(self) -> None:
@@ -140,7 +139,7 @@ class Daemon:
     def _handlers(self) -> Mapping[str, control_server.Handler]:
         async def status() -> Mapping[str, Any]:
             store = await trio.to_thread.run_sync(self.fuse.store_status().result, STATUS_TIMEOUT_S)
-            figures = _figures(self.fuse.statistics(), store, self._finished.is_set())
+            figures = _figures(self.fuse.statistics(), store)
             answer: dict[str, Any] = msgspec.to_builtins(figures)
             return answer
 
@@ -172,22 +171,20 @@ class Daemon:
 
     async def _watch_fuse(self) -> None:
         await trio.to_thread.run_sync(self.fuse.wait_finished, abandon_on_cancel=True)
-        self._finished.set()
         self._stop.set()
 
     async def _maintain(self) -> None:
-        maintain = getattr(self.store, "maintain", None)
-        while maintain is not None:
+        while True:
             await trio.sleep(MAINTAIN_EVERY_S)
             try:
-                await trio.to_thread.run_sync(maintain)
+                await trio.to_thread.run_sync(self.store.maintain)
             except CtxError as error:
                 log.warning("maintenance failed, trying again: %s", error)
             except Exception:
                 log.exception("internal error in maintenance, trying again")
 
 
-def _figures(counted: Statistics, store: StoreStatus, finished: bool) -> Figures:
+def _figures(counted: Statistics, store: StoreStatus) -> Figures:
     """What ``status`` answers; the counters go on counting, so they are copied first."""
     return Figures(
         requests=dict(counted.requests),
@@ -197,7 +194,6 @@ def _figures(counted: Statistics, store: StoreStatus, finished: bool) -> Figures
         sessions=store.sessions,
         homes=store.spaces,
         bytes=store.bytes,
-        finished=finished,
     )
 
 

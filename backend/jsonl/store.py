@@ -75,6 +75,9 @@ class JsonlStore(Sessions, Definitions):
     def sync(self) -> None:
         self._shared.durability.sync()
 
+    def maintain(self) -> None:
+        """There is nothing that could wait."""
+
     def status(self) -> StoreStatus:
         """Looks at the whole tree the first time; ``bytes`` are those of the logs that were looked at."""
         self._discover_all()

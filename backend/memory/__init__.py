@@ -52,6 +52,9 @@ class MemoryStore(Archive, Definitions, LogContract):
     def sync(self) -> None:
         """Nothing to wait for."""
 
+    def maintain(self) -> None:
+        """Nothing is put off."""
+
     def close(self) -> None:
         """Nothing to let go of."""
 

@@ -16,7 +16,16 @@ def test_options_for_fstab_and_systemd_are_left_out(options: tuple[str, ...]) ->
 
 
 @pytest.mark.parametrize(
-    "text", ["nofial", "rw,x_systemd", "noatime,nofail,storre=/x", "max_read=4096", "suid", "store="]
+    "text",
+    [
+        "nofial",
+        "rw,x_systemd",
+        "noatime,nofail,storre=/x",
+        "max_read=4096",
+        "suid",
+        "store=",
+        *(f"agent_timeout={bad}" for bad in ("", "-1", "1.5", "soon", "\u0661")),
+    ],
 )
 def test_a_typo_or_an_option_that_breaks_the_mount_fails_by_name(text: str) -> None:
     bad = text.rpartition(",")[2].partition("=")[0]
@@ -24,8 +33,8 @@ def test_a_typo_or_an_option_that_breaks_the_mount_fails_by_name(text: str) -> N
         parse_options(text)
 
 
-def test_kernel_options_and_the_store_are_told_apart() -> None:
-    parsed = parse_options("ro,noatime,nofail,store=/srv/x")
+def test_kernel_options_and_our_own_are_told_apart() -> None:
+    parsed = parse_options("ro,noatime,nofail,store=/srv/x,agent_timeout=30")
     assert (parsed.kernel, parsed.store) == (frozenset(("ro", "noatime")), "/srv/x")
 
 

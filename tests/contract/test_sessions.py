@@ -1,5 +1,7 @@
 """Sessions as directories of files: creation, appends, streams, snapshots (``SessionFiles``)."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from backend.errors import (
@@ -288,3 +290,16 @@ def test_snapshots_are_not_in_the_log(at: Harness) -> None:
     before = at.now(session)
     at.store.write_snapshot(session.id, "SKILLS.md", b"x" * 100_000)
     assert at.now(session) == before
+
+
+def test_maintenance_beside_everything_else_changes_nothing_that_is_seen(at: Harness) -> None:
+    session = at.session("one")
+    lines = [say(f"line {n}" * 50) for n in range(200)]
+    with ThreadPoolExecutor(1) as beside:
+        rounds = [beside.submit(at.store.maintain) for _ in range(50)]
+        for number, added in enumerate(lines):
+            at.append(session, added)
+            at.store.delete_session(at.session(f"gone{number}").id)
+        assert [done.result() for done in rounds] == [None] * len(rounds)
+    assert at.stream(session, "messages") == raws(lines)
+    assert at.listed() == ["one"]
