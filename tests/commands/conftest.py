@@ -1,6 +1,10 @@
-"""Places for commands to mount: below /var/tmp, with runtime files of their own, cleaned up whatever a test did."""
+"""Places for commands to mount: below /var/tmp, with runtime files of their own, cleaned up whatever a test did.
+
+Tests of ``ctx`` share a mount in a module, with an agent for each.
+"""
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -13,7 +17,7 @@ import pytest
 from ctxfs import mounts, probe
 from ctxfs.health import examine
 from tests.commands.running import Ran, ctx, mountctl
-from tests.mounting import SCRATCH, wait_until
+from tests.mounting import SCRATCH, RunningMount, running_mount, wait_until
 
 
 class Place:
@@ -61,6 +65,29 @@ class Place:
         os.kill(daemon, signal.SIGKILL)
         wait_until(lambda: is_gone(daemon), "the death of the daemon")
         return daemon
+
+
+class Agent:
+    """An agent of its own for each test, on a mount that they share."""
+
+    def __init__(self, mount: RunningMount, name: str) -> None:
+        self.mount = mount
+        self.name = name
+        self.directory = mount.path / f"home/{os.geteuid()}/agent/{name}/session"
+
+    def run(self, *arguments: str) -> Ran:
+        return ctx(*arguments, environment=self.mount.environment)
+
+    def new(self, *sessions: str) -> None:
+        for session in sessions:
+            assert self.run("agent", "session", "new", self.name, session).code == 0
+
+    def say(self, session: str, role: str, content: object, **more: object) -> str:
+        """Appends a message; its line."""
+        line = json.dumps({"role": role, "content": content, **more}) + "\n"
+        with (self.directory / session / "messages.jsonl").open("a") as file:
+            file.write(line)
+        return line
 
 
 def is_gone(pid: int) -> bool:
@@ -112,3 +139,14 @@ def _end(mount: mounts.Mount, runtime: Path) -> None:
     with contextlib.suppress(OSError):
         probe.umount(mount.mountpoint, probe.MNT_DETACH)
     wait_until(lambda: not mounts.is_mounted(mount), "the unmount")
+
+
+@pytest.fixture(scope="module")
+def shared_mount(fuse_device: None) -> Iterator[RunningMount]:
+    with running_mount() as mount:
+        yield mount
+
+
+@pytest.fixture
+def agent(shared_mount: RunningMount, request: pytest.FixtureRequest) -> Agent:
+    return Agent(shared_mount, f"a{abs(hash(request.node.name)) % 10**8}")

@@ -6,49 +6,15 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.commands.running import Ran, ctx
-from tests.mounting import PROJECT, RunningMount, running_mount
+from tests.commands.conftest import Agent
+from tests.commands.running import ctx
+from tests.mounting import PROJECT
 
 ESC = "\x1b[2Jboo"
-
-
-class Agent:
-    """An agent of its own for each test, on a mount that they share."""
-
-    def __init__(self, mount: RunningMount, name: str) -> None:
-        self.mount = mount
-        self.name = name
-        self.directory = mount.path / f"home/{os.geteuid()}/agent/{name}/session"
-
-    def run(self, *arguments: str) -> Ran:
-        return ctx(*arguments, environment=self.mount.environment)
-
-    def new(self, *sessions: str) -> None:
-        for session in sessions:
-            assert self.run("agent", "session", "new", self.name, session).code == 0
-
-    def say(self, session: str, role: str, content: object, **more: object) -> str:
-        """Appends a message; its line."""
-        line = json.dumps({"role": role, "content": content, **more}) + "\n"
-        with (self.directory / session / "messages.jsonl").open("a") as file:
-            file.write(line)
-        return line
-
-
-@pytest.fixture(scope="module")
-def shared_mount(fuse_device: None) -> Iterator[RunningMount]:
-    with running_mount() as mount:
-        yield mount
-
-
-@pytest.fixture
-def agent(shared_mount: RunningMount, request: pytest.FixtureRequest) -> Agent:
-    return Agent(shared_mount, f"a{abs(hash(request.node.name)) % 10**8}")
 
 
 def test_a_new_session_is_there_and_its_place_is_printed(agent: Agent) -> None:

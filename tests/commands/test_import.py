@@ -4,27 +4,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from tests.commands.test_ctx import Agent
-from tests.mounting import PROJECT, RunningMount, running_mount
+from tests.commands.conftest import Agent
+from tests.mounting import PROJECT
 
 UUID = "6a1e7c52-0d2b-4b53-9d7e-0a3c5b1f2e4d"
 GOOD = '{"role":"user","content":"one"}\n{"role":"assistant","content":"two"}\n'
-
-
-@pytest.fixture(scope="module")
-def shared_mount(fuse_device: None) -> Iterator[RunningMount]:
-    with running_mount() as mount:
-        yield mount
-
-
-@pytest.fixture
-def agent(shared_mount: RunningMount, request: pytest.FixtureRequest) -> Agent:
-    return Agent(shared_mount, f"a{abs(hash(request.node.name)) % 10**8}")
 
 
 IN_48_MIB = """
