@@ -3,7 +3,7 @@
 Pure: rows in, rows out. Stores persist the result in the transaction that appends the lines.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -32,23 +32,33 @@ def advance(
     A value that is recorded again as it was changes no file but events.jsonl (and ``cwd_seq``).
     """
     change: dict[str, int | str] = {"n": session.n + len(lines), "seq": seq, "updated_at": time_ms}
-    files: set[str] = set()
+    sizes = {"messages": session.messages_size, "events": session.events_size}
     for number, line in enumerate(lines, session.n):
-        size = f"{line.stream}_size"
-        change[size] = int(change.get(size, getattr(session, size))) + len(line.raw) + 1
-        files.add(f"{line.stream}.jsonl")
+        sizes[line.stream] += len(line.raw) + 1
         if line.latest_size is not None:
-            change |= {"latest_size": line.latest_size, "latest_n": number}
-            files.add("latest.md")
+            change["latest_size"], change["latest_n"] = line.latest_size, number
         if line.cwd is not None:
-            change["cwd_seq"] = seq
-        change |= {key: value for key in ("state", "cwd", "meta") if (value := getattr(line, key)) is not None}
-    files |= _changed_values(session, change)
-    change |= _mtimes(session, files, now_ns)
-    return msgspec.structs.replace(session, **change), frozenset(files)
+            change["cwd"], change["cwd_seq"] = line.cwd, seq
+        if line.state is not None:
+            change["state"] = line.state
+        if line.meta is not None:
+            change["meta"] = line.meta
+    change["messages_size"], change["events_size"] = sizes["messages"], sizes["events"]
+    files = _changed(session, change)
+    for file in files:
+        mtime = _MTIMES[file]
+        change[mtime] = later(getattr(session, mtime), now_ns)
+    return msgspec.structs.replace(session, **change), files
 
 
-_VALUES = {"state": "state", "cwd": "cwd", "meta": "meta.json"}
+_VALUES = {
+    "messages_size": "messages.jsonl",
+    "events_size": "events.jsonl",
+    "latest_n": "latest.md",
+    "state": "state",
+    "cwd": "cwd",
+    "meta": "meta.json",
+}
 _MTIMES = {
     "messages.jsonl": "messages_mtime",
     "events.jsonl": "events_mtime",
@@ -60,12 +70,9 @@ _MTIMES = {
 }
 
 
-def _changed_values(session: Session, change: dict[str, int | str]) -> set[str]:
-    files = {file for key, file in _VALUES.items() if change.get(key, getattr(session, key)) != getattr(session, key)}
+def _changed(session: Session, change: Mapping[str, int | str]) -> frozenset[str]:
+    """The files whose content that changes; latest.md whenever it comes from another entry."""
+    files = [file for key, file in _VALUES.items() if key in change and change[key] != getattr(session, key)]
     if int(change["updated_at"]) // 1000 != session.updated_at // 1000:
-        files.add("updated_at")
-    return files
-
-
-def _mtimes(session: Session, files: set[str], now_ns: int) -> dict[str, int]:
-    return {_MTIMES[file]: later(getattr(session, _MTIMES[file]), now_ns) for file in files}
+        files.append("updated_at")
+    return frozenset(files)

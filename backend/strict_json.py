@@ -127,7 +127,7 @@ def _is_safe_number(item: object) -> bool:
 
 def _may_repeat_key(raw: bytes, keys: int) -> bool:
     """False only if no key can be repeated: there are no more colons after a key, or after white space, than keys."""
-    return raw.count(b'":') > keys or any(blank in raw for blank in (b" :", b"\t:", b"\n:", b"\r:"))
+    return raw.count(b'":') > keys or b" :" in raw or b"\t:" in raw or b"\n:" in raw or b"\r:" in raw
 
 
 def _repeats_key(raw: bytes) -> bool:

@@ -24,7 +24,9 @@ def fill(core: "Core", content: Content, entry: Entry, attributes: EntryAttribut
     pending = row.exists is not None and entry.node in core.pending and not row.exists(core, entry.subject)
     size = 0 if pending or row.is_directory else content.size(entry)
     mtime = core.subjects.started_ns if pending else mtime_of(core, entry)
-    _fill(attributes, inode_of(entry.node), mode_of(entry), access.uid, access.gid, size, mtime)
+    inode = inode_of(entry.node)
+    core.kernel.told(inode)
+    _fill(attributes, inode, mode_of(entry), access.uid, access.gid, size, mtime)
     attributes.entry_timeout = attributes.attr_timeout = 0 if pending else TIMEOUT_S
     return attributes
 

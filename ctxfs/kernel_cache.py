@@ -20,6 +20,8 @@ from ctxfs.subjects import Subjects
 log = logging.getLogger("ctxfs")
 
 TIMEOUT_S = 3600
+OUTDATED = 4096
+"""So many inodes are remembered that the kernel knows nothing of; forgotten, it is told once more than it needs."""
 _GONE = (errno.ENOENT, errno.ENODEV, errno.ENOTCONN, errno.EBADF)
 
 SESSION_FILES = {
@@ -53,6 +55,7 @@ class KernelCache:
     def __init__(self, subjects: Subjects) -> None:
         self.changes = 0
         self._subjects = subjects
+        self._outdated: set[int] = set()
         self._aliases: dict[int, set[int]] = {}
         self._watchers: dict[int, set[Watcher]] = {}
         self._entries: SimpleQueue[tuple[int, bytes] | None] = SimpleQueue()
@@ -70,6 +73,10 @@ class KernelCache:
         for alias in self._aliases.get(inode, ()):
             _invalidate(alias)
 
+    def told(self, inode: int) -> None:
+        """The kernel was given attributes of a file of the tree."""
+        self._outdated.discard(inode)
+
     def entry_changed(self, parent: int, name: str) -> None:
         """A name leads elsewhere or nowhere now; sent from the notify thread."""
         self.changes += 1
@@ -78,6 +85,7 @@ class KernelCache:
     def alias(self, inode: int, target: int) -> None:
         """``inode`` (once a temporary) shows what ``target`` shows until the kernel forgets it (spec 1.4)."""
         self._aliases.setdefault(target, set()).add(inode)
+        self.told(target)
 
     def unalias(self, inode: int, target: int) -> None:
         self._aliases.get(target, set()).discard(inode)
@@ -101,7 +109,7 @@ class KernelCache:
         session = self._subjects.changed(change.session).session
         for file in change.files:
             self._grown(inode_of(Node(SESSION_FILES[file], session.id)))
-        self.attributes_changed(inode_of(Node(Kind.SESSION, session.id)))
+        self._outdate(inode_of(Node(Kind.SESSION, session.id)))
         if session.owner is None:
             return
         if change.listed:
@@ -146,8 +154,18 @@ class KernelCache:
         self.key_changed(owner, index, key)
         self.entry_changed(inode_of(Node(KEY_DIRECTORIES[index], owner)), key)
 
-    def _grown(self, inode: int) -> None:
+    def _outdate(self, inode: int) -> None:
+        """``attributes_changed``, but the kernel hears it once until it asks again: most lines follow another."""
+        if inode in self._outdated:
+            self.changes += 1
+            return
+        if len(self._outdated) >= OUTDATED:
+            self._outdated.clear()
         self.attributes_changed(inode)
+        self._outdated.add(inode)
+
+    def _grown(self, inode: int) -> None:
+        self._outdate(inode)
         for watcher in self._watchers.get(inode, ()):
             watcher.wake()
 

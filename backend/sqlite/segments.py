@@ -20,7 +20,7 @@ RECORD_SIZE = _RECORD.size
 _FLAGS_AT = RECORD_SIZE - 1
 _STREAMS: tuple[Stream, ...] = get_args(Stream)
 _KINDS: tuple[Kind, ...] = get_args(Kind)
-_STREAM_FLAG = {stream: number for number, stream in enumerate(_STREAMS)}
+_EVENTS = _STREAMS.index("events")
 _KIND_FLAG = {kind: number << 1 for number, kind in enumerate(_KINDS)}
 _LATEST, _STATE, _CWD, _META = 8, 16, 32, 64
 _SETS = _LATEST | _STATE | _CWD | _META
@@ -66,12 +66,11 @@ BEGINNING = Checkpoint()
 
 def pack(lines: Sequence[Line], times: Sequence[int], messages: int = 0, events: int = 0) -> Part:
     """The lines as they are added to a row that holds so many bytes of each stream."""
-    at = [messages, events]
     entries: list[bytes] = []
-    data: tuple[list[bytes], list[bytes]] = ([], [])
+    texts: list[bytes] = []
+    notes: list[bytes] = []
     for line, time in zip(lines, times, strict=True):
-        stream = _STREAM_FLAG[line.stream]
-        flags = stream | _KIND_FLAG[line.kind]
+        flags = _KIND_FLAG[line.kind]
         if line.latest_size is not None:
             flags |= _LATEST
         if line.state is not None:
@@ -80,10 +79,16 @@ def pack(lines: Sequence[Line], times: Sequence[int], messages: int = 0, events:
             flags |= _CWD
         if line.meta is not None:
             flags |= _META
-        entries.append(_RECORD.pack(time, at[stream], flags))
-        data[stream].append(line.raw + b"\n")
-        at[stream] += len(line.raw) + 1
-    return Part(b"".join(entries), b"".join(data[0]), b"".join(data[1]))
+        raw = line.raw + b"\n"
+        if line.stream == "messages":
+            entries.append(_RECORD.pack(time, messages, flags))
+            texts.append(raw)
+            messages += len(raw)
+        else:
+            entries.append(_RECORD.pack(time, events, flags | _EVENTS))
+            notes.append(raw)
+            events += len(raw)
+    return Part(b"".join(entries), b"".join(texts), b"".join(notes))
 
 
 def packed_size(lines: Sequence[Line]) -> int:

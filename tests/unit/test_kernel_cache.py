@@ -97,6 +97,28 @@ def test_an_append_tells_of_every_file_it_changed(world: World, kernel: Kernel) 
     assert kernel.names == []
 
 
+def test_a_file_that_keeps_growing_is_told_once_until_the_kernel_asks_for_it(world: World, kernel: Kernel) -> None:
+    session = world.session("one")
+    [messages] = inodes(session, Kind.MESSAGES)
+
+    def told() -> bool:
+        kernel.attributes.clear()
+        world.cache.appended(world.append(session, b'{"role":"user","content":"hi"}'))
+        return messages in kernel.attributes
+
+    assert [told(), told()] == [True, False]
+    world.cache.told(messages)
+    assert [told(), told()] == [True, False]
+    world.cache.alias(70, messages)
+    assert [told(), 70 in kernel.attributes] == [True, True]
+
+
+def test_what_is_no_append_is_always_told(world: World, kernel: Kernel) -> None:
+    world.cache.attributes_changed(5)
+    world.cache.attributes_changed(5)
+    assert kernel.attributes == [5, 5]
+
+
 def test_the_subject_of_a_changed_session_is_the_new_row(world: World, kernel: Kernel) -> None:
     session = world.session("one")
     assert world.subjects.session(session.id).session.n == 0
