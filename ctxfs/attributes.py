@@ -34,9 +34,12 @@ def fill(core: "Core", content: Content, entry: Entry, attributes: EntryAttribut
 def mtime_of(core: "Core", entry: Entry) -> int:
     """In ns; of a directory, also when a name in it was last made or removed since it was mounted."""
     own = entry.row.mtime(core, entry.subject)
-    if entry.row.is_directory and (touched := core.touched.get(entry.node)):
-        return max(own, touched)
-    return own
+    return core.subjects.times.of(entry.node, own) if entry.row.is_directory else own
+
+
+def names_changed(core: "Core", directory: Entry) -> None:
+    """A name in a directory was made or removed."""
+    core.kernel.names_changed(directory.node, directory.row.mtime(core, directory.subject))
 
 
 def mode_of(entry: Entry) -> int:

@@ -41,8 +41,7 @@ class Budget:
 class Core:
     """``mounter`` is the uid that mounted: 0 for a mount for every user; ``alone`` is a user's own mount.
 
-    ``pending`` counts the writers that are about to make a file; ``touched`` says when, since the mount began, a name
-    in a directory was last made or removed (ns).
+    ``pending`` counts the writers that are about to make a file.
     """
 
     store: FileStore
@@ -59,4 +58,3 @@ class Core:
     mounter: int
     alone: bool
     pending: Counter[Node] = dataclasses.field(default_factory=Counter)
-    touched: dict[Node, int] = dataclasses.field(default_factory=dict)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 import pyfuse3
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError, RequestContext
 
-from ctxfs.attributes import fill_temporary
+from ctxfs.attributes import fill_temporary, names_changed
 from ctxfs.files.handles import Handle, Opening
 from ctxfs.files.temporaries import Temporary, TemporaryHandle
 from ctxfs.inodes import TEMPORARY, Kind, inode_of
@@ -37,7 +37,7 @@ class TreeOperations(NameOperations):
         if not entry.row.creatable:
             raise FUSEError(errno.EACCES)
         opened = self._open(entry, flags | os.O_RDWR, ctx, inode_of(entry.node))
-        self._names_changed(directory)
+        names_changed(self._core, directory)
         return opened, self._known(entry)
 
     def _create_temporary(

@@ -1,8 +1,8 @@
 """Inode numbers: a row of the table of files and the id of what it shows, packed into 64 bits.
 
 A store's row ids are stable and never reused, so most inode numbers need no memory at all and survive restarts.
-What no single id names (temporaries, index keys, provider directories) is *interned*: it gets a number at its
-first lookup and loses it when the kernel forgets it. Ordinary directories have numbers of their own with
+What no single id names (index keys, provider directories) is *interned*: it gets a number when the kernel is told of
+it and loses it when the kernel forgets it. Ordinary directories have numbers of their own with
 ``DISK_TAG`` set (``ctxfs.files.passthrough``).
 """
 
@@ -14,13 +14,16 @@ import msgspec
 
 K = TypeVar("K", bound=Hashable)
 
+# What a file without an id of its own is known by, until it is interned.
+Key = tuple[Hashable, ...]
+
 ROOT_INODE = 1
 _ID_BITS = 48
 _ID_MASK = (1 << _ID_BITS) - 1
 
 
 class Kind(enum.IntEnum):
-    """The kinds of file: the rows of the table in ``ctxfs.tree``. Numbers are part of inode numbers: append only."""
+    """The kinds of file: the rows of the table in ``ctxfs.table``. Numbers are part of inode numbers: append only."""
 
     # That of an Enum is a Python function, and every request looks kinds up.
     __hash__ = int.__hash__
@@ -105,7 +108,10 @@ _KINDS = tuple(Kind)
 
 
 class Interned(Generic[K]):
-    """Numbers for keys that have none, kept while the kernel remembers them (its lookup count)."""
+    """Numbers for keys that have none, kept while the kernel remembers them (its lookup count).
+
+    A number that the kernel is not told of (a refused create, a name that is not there) is gone with the next new one.
+    """
 
     def __init__(self) -> None:
         self._ids: dict[K, int] = {}
@@ -113,9 +119,14 @@ class Interned(Generic[K]):
         self._lookups: dict[int, int] = {}
         self._last = 0
 
+    def __len__(self) -> int:
+        return len(self._ids)
+
     def id(self, key: K) -> int:
-        """The number of ``key``, a new one if it has none."""
+        """The number of ``key``, a new one if it has none; ``remember`` it before another is asked for."""
         if key not in self._ids:
+            if self._last in self._keys and self._last not in self._lookups:
+                self.forget(self._last, 0)
             self._last += 1
             self._ids[key] = self._last
             self._keys[self._last] = key

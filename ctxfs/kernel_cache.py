@@ -14,6 +14,7 @@ import pyfuse3
 
 from backend.log_contract import listed_key
 from backend.store import Appended, IndexKind, Removed, Session
+from ctxfs.files.index import key_of
 from ctxfs.inodes import Kind, Node, inode_of
 from ctxfs.subjects import Subjects
 
@@ -77,6 +78,11 @@ class KernelCache:
         """The kernel was given attributes of a file of the tree."""
         self._outdated.discard(inode)
 
+    def names_changed(self, directory: Node, own: int) -> None:
+        """A name in a directory came or went: its mtime moves. ``own`` is the one that its row has, ns."""
+        self._subjects.times.move(directory, own)
+        self.attributes_changed(inode_of(directory))
+
     def entry_changed(self, parent: int, name: str) -> None:
         """A name leads elsewhere or nowhere now; sent from the notify thread."""
         self.changes += 1
@@ -88,7 +94,11 @@ class KernelCache:
         self.told(target)
 
     def unalias(self, inode: int, target: int) -> None:
-        self._aliases.get(target, set()).discard(inode)
+        aliases = self._aliases.get(target)
+        if aliases is not None:
+            aliases.discard(inode)
+            if not aliases:
+                del self._aliases[target]
 
     def watch(self, inode: int, watcher: "Watcher") -> None:
         watchers = self._watchers.get(inode)
@@ -117,7 +127,7 @@ class KernelCache:
         for key in change.keys_changed:
             self.key_changed(session.owner, "by-cwd", key)
         if change.keys_new or change.keys_gone:
-            self.attributes_changed(inode_of(Node(Kind.BY_CWD, session.owner)))
+            self.names_changed(Node(Kind.BY_CWD, session.owner), self._subjects.owner(session.owner).owner.mtime)
         for key in change.keys_gone:
             self._key_gone(session.owner, "by-cwd", key)
 
@@ -145,7 +155,7 @@ class KernelCache:
             self.attributes_changed(inode_of(Node(kind, owner)))
 
     def key_changed(self, owner: int, index: IndexKind, key: str) -> None:
-        number = self._subjects.interned.known(("key", owner, index, key))
+        number = self._subjects.interned.known(key_of(owner, index, key))
         if number is not None:
             self.attributes_changed(inode_of(Node(KEY_FILES[index], number)))
 

@@ -6,7 +6,7 @@ the kernel is told of an entry it keeps for an hour, so that must be true at the
 
 from collections.abc import Iterator
 
-from ctxfs.inodes import Node
+from ctxfs.inodes import INTERNED, Node
 from ctxfs.kernel_cache import KernelCache
 from ctxfs.tree import Entry, Tree
 
@@ -28,12 +28,16 @@ class Listing:
 
     def after(self, start: int) -> Iterator[Listed]:
         """(offset, name, entry) of what comes after offset ``start``; whoever does not go on has not sent the last."""
-        if start != self._sent or self._changes != self._kernel.changes:
+        if start != self._sent or self._changes != self._kernel.changes or self._has_lost_its_number():
             self._begin(start)
         while (listed := self._unsent or next(self._rest, None)) is not None:
             self._unsent = listed
             yield listed
             self._unsent, self._sent = None, listed[0]
+
+    def _has_lost_its_number(self) -> bool:
+        # A number that the kernel was not told of is gone with the next new one.
+        return self._unsent is not None and self._unsent[2].node.kind in INTERNED
 
     def _begin(self, start: int) -> None:
         self._changes = self._kernel.changes

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 import pyfuse3
 from pyfuse3 import EntryAttributes, FUSEError, RequestContext, SetattrFields, StatvfsData
 
-from backend.facts import later
 from backend.names import is_uid
 from ctxfs import xattrs
-from ctxfs.attributes import fill, fill_temporary, mode_of, mtime_of
+from ctxfs.attributes import fill, fill_temporary, mode_of, mtime_of, names_changed
 from ctxfs.content import Content
 from ctxfs.core import Core
 from ctxfs.files.appends import stream_size
@@ -24,7 +23,7 @@ from ctxfs.files.passthrough_inodes import DISK_TAG
 from ctxfs.files.snapshots import MAX_SNAPSHOT, put_snapshot
 from ctxfs.inodes import HOMES, INTERNED, TEMPORARY, Kind, Node, inode_of, node_of
 from ctxfs.listings import Listing
-from ctxfs.patterns import FOUND
+from ctxfs.patterns import FOUND, SAME_ID
 from ctxfs.privacy import check_admin, check_space
 from ctxfs.renames import Renames
 from ctxfs.tree import Entry, Tree
@@ -86,7 +85,8 @@ class NameOperations:
 
     def _forget(self, node: Node, count: int) -> None:
         if node.kind in INTERNED:
-            self._core.subjects.interned.forget(node.id, count)
+            if self._core.subjects.interned.forget(node.id, count):
+                self._core.subjects.times.forget(node)
         elif node.kind is TEMPORARY:
             temporary = self._core.temporaries.get(node.id)
             temporary.lookups -= count
@@ -142,13 +142,8 @@ class NameOperations:
         self._core.store.change_space(entry.subject.name, uid, gid, mode)
         self._core.subjects.forget_places()
         self._core.disk.change_root(f"{entry.subject.name}/data", uid, gid, mode)
-        self._attributes_changed_below(entry)
-
-    def _attributes_changed_below(self, directory: Entry) -> None:
-        for _, _, child in self._tree.children(directory, 0, 0):
-            self._core.kernel.attributes_changed(inode_of(child.node))
-            if child.row.is_directory:
-                self._attributes_changed_below(child)
+        for node in self._tree.known_below(entry.node):
+            self._core.kernel.attributes_changed(inode_of(node))
 
     def _set_times(self, entry: Entry, attr: EntryAttributes, fields: SetattrFields) -> None:
         """ "Now" is accepted without effect (touch); another time is refused."""
@@ -238,8 +233,8 @@ class NameOperations:
         for pattern in patterns:
             if pattern.make is not None and pattern.fits(text):
                 number = pattern.make(self._core, directory.subject, text, Caller(ctx.uid, ctx.gid))
-                self._names_changed(directory)
-                return self._known(self._tree.entry(Node(pattern.kind, number)))
+                names_changed(self._core, directory)
+                return self._known(self._tree.entry(self._tree.node(pattern.kind, number)))
         raise FUSEError(errno.EINVAL if patterns else errno.EPERM)
 
     def _make_root(self, key: str, directory: Entry, mode: int) -> EntryAttributes:
@@ -247,12 +242,8 @@ class NameOperations:
         if self._core.disk.has_root(key):
             raise FUSEError(errno.EEXIST)
         self._core.disk.make_root(key, directory.access.uid, directory.access.gid, mode & 0o7777)
-        self._names_changed(directory)
+        names_changed(self._core, directory)
         return self._core.disk.look_up_root(key)
-
-    def _names_changed(self, directory: Entry) -> None:
-        self._core.touched[directory.node] = later(mtime_of(self._core, directory), time.time_ns())
-        self._core.kernel.attributes_changed(inode_of(directory.node))
 
     def _check_change(self, directory: Entry, ctx: RequestContext) -> None:
         """Every change of names: whose space it is, and that it is not archived."""
@@ -268,7 +259,7 @@ class NameOperations:
         if root is not None:
             self._check_change(directory, ctx)
             self._core.disk.remove_root(root)
-            self._names_changed(directory)
+            names_changed(self._core, directory)
             return
         entry = self._changeable(directory, text, ctx)
         if not entry.row.is_directory:
@@ -300,7 +291,9 @@ class NameOperations:
         for pattern in FOUND[directory.node.kind]:
             if pattern.kind is entry.node.kind and pattern.remove is not None:
                 pattern.remove(self._core, directory.subject, name, Caller(ctx.uid, ctx.gid))
-                self._names_changed(directory)
+                names_changed(self._core, directory)
+                for kind in SAME_ID[entry.node.kind]:
+                    self._core.subjects.times.forget(Node(kind, entry.node.id))
                 return
         raise FUSEError(errno.EPERM)
 

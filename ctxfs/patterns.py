@@ -3,6 +3,8 @@
 ``NAMED`` and ``FOUND`` turn both parts around: what is in each kind of directory.
 """
 
+from collections.abc import Iterator
+
 from backend.names import (
     is_agent_definition_name,
     is_agent_name,
@@ -32,10 +34,7 @@ PATTERNS = (
         Kind.MODELS,
         Kind.MODEL_PROVIDER,
         is_name,
-        definitions.find_definition_provider,
-        definitions.each_definition_provider,
-        definitions.make_definition_provider,
-        definitions.remove_definition_provider,
+        *definitions.PROVIDERS,
     ),
     Pattern(
         Kind.MODEL_PROVIDER,
@@ -78,10 +77,7 @@ PATTERNS = (
         Kind.SPACE_MODELS,
         Kind.SPACE_PROVIDER,
         is_name,
-        spaces.find_provider,
-        spaces.each_provider,
-        spaces.make_provider,
-        spaces.remove_provider,
+        *spaces.PROVIDERS,
     ),
     Pattern(
         Kind.SPACE_PROVIDER,
@@ -132,3 +128,13 @@ BY_NAME: dict[Kind, dict[str, Kind]] = {parent: {row.name: kind for kind, row in
 FOUND: dict[Kind, tuple[Pattern, ...]] = {
     parent: tuple(pattern for pattern in PATTERNS if pattern.parent is parent) for parent in Kind
 }
+
+
+def _same_id(kind: Kind) -> Iterator[Kind]:
+    yield kind
+    for below, _ in NAMED[kind]:
+        yield from _same_id(below)
+
+
+# A kind of directory with all that has names of its own below it: their ids are the directory's.
+SAME_ID: dict[Kind, tuple[Kind, ...]] = {kind: tuple(_same_id(kind)) for kind in Kind}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from pyfuse3 import RENAME_EXCHANGE, RENAME_NOREPLACE, FUSEError
 
 from backend.errors import Exists, Missing
+from ctxfs.attributes import names_changed
 from ctxfs.files import sessions
 from ctxfs.files.temporaries import Temporary
 from ctxfs.inodes import INTERNED, Kind, inode_of
@@ -31,6 +32,9 @@ class Renames:
             return
         moved = self._tree.lookup(old, name, uid)
         if moved is None:
+            root = self._tree.roots(old).get(name)
+            if root is not None and self._core.disk.has_root(root):
+                raise FUSEError(errno.EPERM)
             raise Missing("no such file")
         if moved.node.kind is not Kind.SESSION or new.node.kind is not Kind.ARCHIVE_DIRECTORY:
             raise FUSEError(errno.EROFS if moved.access.archived else errno.EPERM)
@@ -53,21 +57,24 @@ class Renames:
                 raise FUSEError(errno.EINVAL)
             self._core.temporaries.rename(temporary, name)
         else:
+            is_new = not self._tree.present(target)
             await self._replace(temporary, target)
             self._core.kernel.entry_changed(directory, name)
+            if is_new:
+                names_changed(self._core, new)
 
     async def _replace(self, temporary: Temporary, target: Entry) -> None:
         if target.row.accept is None:
             raise FUSEError(errno.EISDIR if target.row.is_directory else errno.EACCES)
         interned = self._core.subjects.interned
+        if target.node.kind in INTERNED:
+            # The alias counts as one lookup: its target's number must live as long.
+            interned.remember(target.node.id)
         try:
             await target.row.accept(self._core, target.node, bytes(temporary.content), temporary.uid)
         except Exception:
             if target.node.kind in INTERNED:
-                interned.forget(target.node.id, 0)
+                interned.forget(target.node.id, 1)
             raise
-        if target.node.kind in INTERNED:
-            # The alias counts as one lookup: its target's number must live as long.
-            interned.remember(target.node.id)
         self._core.kernel.alias(inode_of(temporary.node), inode_of(target.node))
         self._core.temporaries.become(temporary, target.node)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from backend.store import Stream
 from ctxfs.files.directories import Caller, Found
 from ctxfs.files.handles import Handle, Opening
-from ctxfs.inodes import Kind, Node
+from ctxfs.inodes import Key, Kind, Node
 from ctxfs.privacy import Modes
 from ctxfs.subjects import Subjects
 
@@ -58,7 +58,7 @@ class Pattern:
     parent: Kind
     kind: Kind
     fits: Callable[[str], bool]
-    find: Callable[["Core", Any, str, int], int | None]
+    find: Callable[["Core", Any, str, int], int | Key | None]
     each: Callable[["Core", Any, int, int], Iterable[Found]]
-    make: Callable[["Core", Any, str, Caller], int] | None = None
+    make: Callable[["Core", Any, str, Caller], int | Key] | None = None
     remove: Callable[["Core", Any, str, Caller], None] | None = None

@@ -4,14 +4,13 @@ A *subject* is what the id in an inode number leads to; each family below has on
 asked each time (a point query); only what cannot change while it exists (an owner's place) is kept.
 """
 
-from collections.abc import Hashable
-
 import msgspec
 
 from backend.errors import Missing
 from backend.store import ArchiveDirectory, FileStore, IndexKind, Mapping, Owner, Session
+from ctxfs.directory_times import DirectoryTimes
 from ctxfs.files.providers import Providers
-from ctxfs.inodes import Interned
+from ctxfs.inodes import Interned, Key
 from ctxfs.privacy import Access
 from ctxfs.users import Users
 
@@ -109,8 +108,9 @@ class Subjects:
         self.users = users
         self.root = root
         self.started_ns = started_ns
-        self.interned: Interned[tuple[Hashable, ...]] = Interned()
-        self.providers = Providers(self.interned)
+        self.interned: Interned[Key] = Interned()
+        self.providers = Providers()
+        self.times = DirectoryTimes()
         self._places: dict[int, Place] = {}
         self._sessions: dict[int, SessionSubject] = {}
 

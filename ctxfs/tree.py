@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyfuse3 import FUSEError
 
 from backend.errors import Missing
-from ctxfs.inodes import INTERNED, Node
+from ctxfs.inodes import Key, Kind, Node
 from ctxfs.patterns import BY_NAME, FOUND, NAMED
 from ctxfs.privacy import Access
 from ctxfs.rows import Pattern, Row
@@ -65,17 +65,17 @@ class Tree:
         for pattern in FOUND[directory.node.kind]:
             number = pattern.find(self._core, directory.subject, name, uid) if pattern.fits(name) else None
             if number is not None:
-                return self.entry(Node(pattern.kind, number))
+                return self.entry(self.node(pattern.kind, number))
         return None
+
+    def node(self, kind: Kind, id: int | Key) -> Node:
+        """The node of what a pattern found or made; the kernel is to be told of it next."""
+        return Node(kind, self._core.subjects.interned.id(id) if isinstance(id, tuple) else id)
 
     def lookup(self, directory: Entry, name: str, uid: int) -> Entry | None:
         """What is there under that name."""
         entry = self.named(directory, name, uid)
-        if entry is None or self.present(entry):
-            return entry
-        if entry.node.kind in INTERNED:
-            self._core.subjects.interned.forget(entry.node.id, 0)
-        return None
+        return entry if entry is not None and self.present(entry) else None
 
     def children(self, directory: Entry, start: int, uid: int) -> Iterator[tuple[int, str, Entry]]:
         """Entries after offset ``start``: (offset to go on from, name, entry). Offsets are stable, never positions."""
@@ -94,8 +94,28 @@ class Tree:
     ) -> Iterator[tuple[int, str, Entry]]:
         row = TABLE[pattern.kind]
         for found in pattern.each(self._core, directory.subject, after, uid):
-            subject = found.subject or row.load(self._core.subjects, found.id)
-            yield base + found.offset, found.name, Entry(Node(pattern.kind, found.id), row, subject)
+            node = self.node(pattern.kind, found.id)
+            subject = found.subject or row.load(self._core.subjects, node.id)
+            yield base + found.offset, found.name, Entry(node, row, subject)
+
+    def known_below(self, directory: Node) -> Iterator[Node]:
+        """All that the kernel may know below a directory; what it does not know gets no number."""
+        for kind, row in NAMED[directory.kind]:
+            node = Node(kind, directory.id)
+            yield node
+            if row.is_directory:
+                yield from self.known_below(node)
+        if FOUND[directory.kind]:
+            yield from self._known_found(self.entry(directory))
+
+    def _known_found(self, directory: Entry) -> Iterator[Node]:
+        interned = self._core.subjects.interned
+        for pattern in FOUND[directory.node.kind]:
+            for found in pattern.each(self._core, directory.subject, 0, 0):
+                id = interned.known(found.id) if isinstance(found.id, tuple) else found.id
+                if id is not None:
+                    yield Node(pattern.kind, id)
+                    yield from self.known_below(Node(pattern.kind, id))
 
     def roots(self, directory: Entry) -> dict[str, str]:
         """Ordinary directories in a directory: name → their key on disk."""

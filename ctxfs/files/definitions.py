@@ -8,7 +8,9 @@ import msgspec
 from backend.errors import InvalidValue, Missing, ValueTooBig
 from backend.line_rules import MAX_META
 from backend.names import is_model_name, is_stable_path, is_uid
+from backend.store import OwnerKind
 from ctxfs.files.directories import Caller, Found
+from ctxfs.files.providers import model_removed, provider_directories
 from ctxfs.files.values import MAX_VALUE, Value, parses_as_json
 from ctxfs.inodes import Kind, Node, inode_of
 from ctxfs.privacy import check_admin
@@ -49,28 +51,17 @@ def remove_agent_definition(core: "Core", _: Nothing, name: str, caller: Caller)
     _remove(core, "agent", name.removesuffix(".d"))
 
 
-def find_definition_provider(core: "Core", _: Nothing, name: str, _uid: int) -> int | None:
-    return core.subjects.providers.find(None, name, _models(core))
-
-
-def each_definition_provider(core: "Core", _: Nothing, after: int, _uid: int) -> Iterable[Found]:
-    return [found for found in core.subjects.providers.each(None, _models(core)) if found.offset > after]
-
-
-def make_definition_provider(core: "Core", _: Nothing, name: str, caller: Caller) -> int:
-    """``mkdir model/<provider>`` by an admin."""
-    check_admin(core.mounter, caller.uid)
-    return core.subjects.providers.make(None, name, _models(core))
-
-
-def remove_definition_provider(core: "Core", _: Nothing, name: str, caller: Caller) -> None:
-    """``rmdir`` by an admin: without models."""
-    check_admin(core.mounter, caller.uid)
-    core.subjects.providers.remove(None, name, _models(core))
-
-
-def _models(core: "Core") -> list[tuple[int, str]]:
+def _models(core: "Core", _: Nothing | ProviderSubject) -> list[tuple[int, str]]:
     return [(number, name) for number, name, _ in core.store.definitions("model")]
+
+
+# ``model/<provider>/``, made and removed by an admin.
+PROVIDERS = provider_directories(
+    place=lambda _core, _subject: None,
+    models=_models,
+    check=lambda core, _, caller: check_admin(core.mounter, caller.uid),
+    prepare=lambda _core, _subject: None,
+)
 
 
 def find_model_definition(core: "Core", subject: ProviderSubject, name: str, _uid: int) -> int | None:
@@ -96,16 +87,17 @@ def remove_model_definition(core: "Core", subject: ProviderSubject, name: str, c
     """``rmdir`` by an admin."""
     check_admin(core.mounter, caller.uid)
     _remove(core, "model", f"{subject.provider}/{name.removesuffix('.d')}")
+    model_removed(core, Node(Kind.MODELS, 1), subject, _models(core, subject))
 
 
-def _find(core: "Core", kind: str, name: str) -> int | None:
-    for number, known, _ in core.store.definitions("agent" if kind == "agent" else "model"):
+def _find(core: "Core", kind: OwnerKind, name: str) -> int | None:
+    for number, known, _ in core.store.definitions(kind):
         if known == name:
             return number
     return None
 
 
-def _remove(core: "Core", kind: str, name: str) -> None:
+def _remove(core: "Core", kind: OwnerKind, name: str) -> None:
     number = _find(core, kind, name)
     if number is None:
         raise Missing(f"no {kind} {name!r}")

@@ -1,12 +1,15 @@
 """What the directories of the tree share: how a name in one is found, listed, made and removed.
 
 A pattern row of the table has functions of these shapes; each takes the mount's ``Core`` and the subject of the
-directory. Ids are those of the row that is found (``ctxfs.inodes``).
+directory. Ids are those of the row that is found (``ctxfs.inodes``), or the key of what has none: it gets a number once
+the kernel is told of it.
 """
 
 from typing import Any
 
 import msgspec
+
+from ctxfs.inodes import Key
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -21,5 +24,5 @@ class Found(msgspec.Struct, frozen=True):
 
     offset: int
     name: str
-    id: int
+    id: int | Key
     subject: Any = None

@@ -9,6 +9,7 @@ from pyfuse3 import FUSEError
 from backend.errors import Missing
 from backend.store import IndexKind
 from ctxfs.files.directories import Caller, Found
+from ctxfs.inodes import Key
 from ctxfs.privacy import check_space
 from ctxfs.subjects import OwnerSubject
 
@@ -18,20 +19,24 @@ if TYPE_CHECKING:
 PAGE = 1000
 
 
+def key_of(owner: int, index: IndexKind, name: str) -> Key:
+    """By what a file of by-*/ is interned."""
+    return "key", owner, index, name
+
+
 def key_files(index: IndexKind) -> tuple[Any, Any, None, Any]:
     """The functions of one directory of keys: find, list, (none is made by mkdir), remove.
 
     A key that is found need not lead to a session (yet); listings page by the mapping's id.
     """
 
-    def find(core: "Core", subject: OwnerSubject, name: str, _uid: int) -> int | None:
-        return core.subjects.interned.id(("key", subject.owner.id, index, name))
+    def find(_core: "Core", subject: OwnerSubject, name: str, _uid: int) -> Key:
+        return key_of(subject.owner.id, index, name)
 
     def each(core: "Core", subject: OwnerSubject, after: int, _uid: int) -> Iterable[Found]:
         while page := core.store.mappings(subject.owner.id, index, after, PAGE):
             for mapping in page:
-                number = core.subjects.interned.id(("key", subject.owner.id, index, mapping.key))
-                yield Found(mapping.id, mapping.key, number)
+                yield Found(mapping.id, mapping.key, key_of(subject.owner.id, index, mapping.key))
             after = page[-1].id
 
     def remove(core: "Core", subject: OwnerSubject, name: str, caller: Caller) -> None:

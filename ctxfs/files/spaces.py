@@ -9,6 +9,8 @@ from pyfuse3 import FUSEError
 from backend.errors import Exists, Missing, NotEmpty
 from backend.store import Owner, OwnerKind
 from ctxfs.files.directories import Caller, Found
+from ctxfs.files.providers import model_removed, provider_directories
+from ctxfs.inodes import Kind, Node
 from ctxfs.privacy import check_admin, check_space
 from ctxfs.subjects import Nothing, OwnerSubject, ProviderSubject, SpaceSubject
 
@@ -142,33 +144,27 @@ def remove_model(core: "Core", space: SpaceSubject, name: str, caller: Caller) -
     core.store.remove_owner(number)
 
 
-def find_provider(core: "Core", space: SpaceSubject, name: str, _uid: int) -> int | None:
-    return core.subjects.providers.find(_number(core, space), name, _models(core, space))
-
-
-def each_provider(core: "Core", space: SpaceSubject, after: int, _uid: int) -> Iterable[Found]:
-    providers = core.subjects.providers.each(_number(core, space), _models(core, space))
-    return [found for found in providers if found.offset > after]
-
-
-def make_provider(core: "Core", space: SpaceSubject, name: str, caller: Caller) -> int:
-    """``mkdir model/<provider>``."""
-    check_space(space.access, caller.uid)
-    return core.subjects.providers.make(_number(core, space), name, _models(core, space))
-
-
-def remove_provider(core: "Core", space: SpaceSubject, name: str, caller: Caller) -> None:
-    """``rmdir``: without models."""
-    check_space(space.access, caller.uid)
-    core.subjects.providers.remove(_number(core, space), name, _models(core, space))
-
-
 def _number(core: "Core", space: SpaceSubject) -> int:
     return core.subjects.space_id(space.name)
 
 
 def _models(core: "Core", space: SpaceSubject) -> list[tuple[int, str]]:
     return [(owner.id, owner.name) for owner in core.store.owners(space.name, "model")]
+
+
+def stored(core: "Core", space: SpaceSubject) -> None:
+    """A home is stored at the first mkdir in it (spec 1.8)."""
+    if not space.access.shared and core.store.space(space.name) is None:
+        core.store.add_space(space.name, space.access.uid, space.access.gid, 0o700)
+
+
+# ``model/<provider>/`` of a space.
+PROVIDERS = provider_directories(
+    place=_number,
+    models=_models,
+    check=lambda _, space, caller: check_space(space.access, caller.uid),
+    prepare=stored,
+)
 
 
 def find_provider_model(core: "Core", subject: ProviderSubject, name: str, _uid: int) -> int | None:
@@ -192,13 +188,9 @@ def make_provider_model(core: "Core", subject: ProviderSubject, name: str, calle
 
 def remove_provider_model(core: "Core", subject: ProviderSubject, name: str, caller: Caller) -> None:
     """``rmdir``: without sessions."""
-    remove_model(core, _space_of(subject), f"{subject.provider}/{name}", caller)
-
-
-def stored(core: "Core", space: SpaceSubject) -> None:
-    """A home is stored at the first mkdir in it (spec 1.8)."""
-    if not space.access.shared and core.store.space(space.name) is None:
-        core.store.add_space(space.name, space.access.uid, space.access.gid, 0o700)
+    space = _space_of(subject)
+    remove_model(core, space, f"{subject.provider}/{name}", caller)
+    model_removed(core, Node(Kind.SPACE_MODELS, _number(core, space)), subject, _models(core, space))
 
 
 def _make_owner(core: "Core", space: SpaceSubject, kind: OwnerKind, name: str, caller: Caller) -> int:

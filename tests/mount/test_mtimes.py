@@ -138,8 +138,35 @@ def test_touch_is_accepted_for_now_only_and_changes_nothing(home: Home) -> None:
     assert outcome(os.utime, home.sessions / "one") == "ok"
 
 
+def test_a_session_directorys_mtime_is_not_moved_by_snapshots(home: Home) -> None:
+    session = home.session("one")
+    before = session.stat().st_mtime_ns
+    (session / "AGENTS.md").write_text("x")
+    (session / "new").write_text("y")
+    (session / "new").rename(session / "SKILLS.md")
+    (session / "AGENTS.md").unlink()
+    assert session.stat().st_mtime_ns == before
+
+
+def test_by_cwds_mtime_moves_with_its_keys(home: Home) -> None:
+    session, by_cwd = home.session("one"), home.index / "by-cwd"
+    last = by_cwd.stat().st_mtime_ns
+    for cwd in ("/srv", "/tmp", "/srv"):
+        put(session / "cwd", cwd)
+        assert by_cwd.stat().st_mtime_ns > last
+        last = by_cwd.stat().st_mtime_ns
+    put(session / "cwd", "/srv")
+    assert by_cwd.stat().st_mtime_ns == last
+
+
 def make_key(path: Path) -> None:
     path.write_text("one\n")
+
+
+def save_key(path: Path) -> None:
+    temporary = path.with_name(".new")
+    temporary.write_text("one\n")
+    temporary.rename(path)
 
 
 # Directories in which names come and go, and how: (directory, name, made by, removed by).
@@ -152,6 +179,7 @@ NAMES: dict[str, tuple[Callable[[Home], Path], str, Callable[[Path], object], Ca
     "definitions": (lambda home: home.mount.path / "agent", "new.d", Path.mkdir, Path.rmdir),
     "providers": (lambda home: home.mount.path / "model", "new", Path.mkdir, Path.rmdir),
     "ordinary directories": (lambda home: home.agent, "cache", Path.rmdir, Path.mkdir),
+    "by-hash by a save": (lambda home: home.index / "by-hash", "new", save_key, Path.unlink),
     "by-hash": (lambda home: home.index / "by-hash", "new", make_key, Path.unlink),
     "sessions": (
         lambda home: home.sessions,

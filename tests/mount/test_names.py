@@ -148,6 +148,13 @@ def test_only_the_canonical_uuid_is_a_key(home: Home, name: str) -> None:
 SESSION_TARGETS = [b"x.sock", b"x.d", b"index", b"a b", b"\xff", "é".encode(), b"a" * 65, b"other"]
 
 
+@pytest.mark.parametrize("name", ["root", "data", "cache", "log", "session"])
+def test_what_an_agent_has_is_not_renamed(home: Home, name: str) -> None:
+    assert ALICE.outcome((home.agent / name).rename, home.agent / "other") == "EPERM"
+    assert ALICE.outcome((home.agent / "missing").rename, home.agent / "other") == "ENOENT"
+    assert name in listing(home.agent)
+
+
 def test_a_session_is_renamed_to_no_other_name(home: Home) -> None:
     session = home.session("one")
     home.session("two")

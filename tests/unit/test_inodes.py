@@ -37,7 +37,7 @@ def test_kinds_are_numbered_without_gaps_and_each_has_a_row() -> None:
 
 
 class InternedMachine(RuleBasedStateMachine):
-    """Against a plain model: key → (number, lookups)."""
+    """Against a plain model: key → (number, lookups). ``untold`` is what the next new number takes the place of."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,6 +45,7 @@ class InternedMachine(RuleBasedStateMachine):
         self.known: dict[str, int] = {}
         self.lookups: dict[str, int] = {}
         self.used: set[int] = set()
+        self.untold: str | None = None
 
     @rule(key=st.sampled_from("abcd"))
     def look_up(self, key: str) -> None:
@@ -53,6 +54,9 @@ class InternedMachine(RuleBasedStateMachine):
             assert number == self.known[key]
         else:
             assert number not in self.used
+            if self.untold is not None:
+                del self.known[self.untold], self.lookups[self.untold]
+            self.untold = key
             self.known[key], self.lookups[key] = number, 0
             self.used.add(number)
 
@@ -62,6 +66,8 @@ class InternedMachine(RuleBasedStateMachine):
         key = data.draw(st.sampled_from(sorted(self.known)))
         self.interned.remember(self.known[key])
         self.lookups[key] += 1
+        if key == self.untold:
+            self.untold = None
 
     @precondition(lambda self: self.known)
     @rule(data=st.data())
@@ -73,9 +79,12 @@ class InternedMachine(RuleBasedStateMachine):
         assert gone == (self.lookups[key] == 0)
         if gone:
             del self.known[key], self.lookups[key]
+            if key == self.untold:
+                self.untold = None
 
     @invariant()
     def agrees(self) -> None:
+        assert len(self.interned) == len(self.known)
         for key in "abcd":
             assert self.interned.known(key) == self.known.get(key)
         for number in self.used:

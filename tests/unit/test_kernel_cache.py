@@ -11,6 +11,7 @@ import pytest
 from backend.lines import parse_line
 from backend.memory import MemoryStore
 from backend.store import Append, Appended, Removed, Session
+from ctxfs.files.index import key_of
 from ctxfs.inodes import Kind, Node, inode_of
 from ctxfs.kernel_cache import KernelCache, Watcher
 from ctxfs.loop import Loop
@@ -164,13 +165,17 @@ def test_aliases_are_told_with_their_target(world: World, kernel: Kernel) -> Non
     world.cache.unalias(70, 5)
     world.cache.attributes_changed(5)
     assert kernel.attributes == [5, 70, 5]
+    assert world.cache._aliases == {}
 
 
 def test_an_uncovered_key_is_told_and_a_gone_one_loses_its_name(world: World, kernel: Kernel) -> None:
     owner, interned = world.owner, world.subjects.interned
     session = world.session("one")
     change = Appended(session, keys_changed=("cwd-a",), keys_gone=("cwd-b",))
-    numbers = [interned.id(("key", owner, "by-cwd", key)) for key in ("cwd-a", "cwd-b")]
+    numbers = []
+    for key in ("cwd-a", "cwd-b"):
+        numbers.append(interned.id(key_of(owner, "by-cwd", key)))
+        interned.remember(numbers[-1])
     world.cache.appended(change)
     world.cache.close()
     assert {inode_of(Node(Kind.CWD_KEY, number)) for number in numbers} <= set(kernel.attributes)

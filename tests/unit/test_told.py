@@ -112,6 +112,7 @@ def event(path: str, text: str) -> Callable[[Paths], None]:
     return lambda tree: tree.write(path, text.encode() + b"\n")
 
 
+SAID = b'{"role":"assistant","content":"x"}\n'
 START = '{"type":"start","run":"r","id":"r","client_id":"c","scope":"private","cwd":"%s"}'
 
 # What each change does, and the name that the kernel itself drops because it asked for it to go.
@@ -140,6 +141,29 @@ CHANGES: dict[str, tuple[Callable[[Paths], None], str | None]] = {
     ),
     "a session deleted": (lambda tree: tree.command(f"{SESSIONS}/two", "delete", "two"), None),
     "a cut": (lambda tree: tree.command(f"{SESSIONS}/one", "compact", '{"before":0,"summary":[],"reason":"r"}'), None),
+    "a key saved": (lambda tree: tree.save(f"{INDEX}/by-hash/new", b"one\n"), None),
+    "a key saved over another": (lambda tree: tree.save(f"{INDEX}/by-hash/one", b"two\n"), None),
+    "a uuid removed": (lambda tree: tree.unlink(f"{INDEX}/by-uuid/{UUID}"), f"{INDEX}/by-uuid/{UUID}"),
+    "a snapshot saved": (lambda tree: tree.save(f"{SESSIONS}/one/AGENTS.md", b"x"), None),
+    "a log saved": (lambda tree: tree.save(f"{SESSIONS}/one/messages.jsonl", SAID), None),
+    "a provider": (lambda tree: tree.mkdir(f"{HOME}/model/new"), None),
+    "a provider removed": (lambda tree: tree.rmdir(f"{HOME}/model/empty"), f"{HOME}/model/empty"),
+    "a model": (lambda tree: tree.mkdir(f"{HOME}/model/big/new.d"), None),
+    "a model removed": (lambda tree: tree.rmdir(f"{HOME}/model/big/big.d"), f"{HOME}/model/big/big.d"),
+    "the last model of a provider that nobody made": (
+        lambda tree: tree.rmdir(f"{HOME}/model/old/m.d"),
+        f"{HOME}/model/old/m.d",
+    ),
+    "an agent's definition": (lambda tree: tree.mkdir("agent/new.d", ROOT), None),
+    "a definition's provider": (lambda tree: tree.mkdir("model/new", ROOT), None),
+    "a definition's model": (lambda tree: tree.mkdir("model/big/new.d", ROOT), None),
+    "a definition's model removed": (lambda tree: tree.rmdir("model/big/big.d", ROOT), "model/big/big.d"),
+    "the last definition of a provider that nobody made": (
+        lambda tree: tree.rmdir("model/old/m.d", ROOT),
+        "model/old/m.d",
+    ),
+    "a shared space": (lambda tree: tree.mkdir("shared/new", ROOT), None),
+    "a shared space removed": (lambda tree: tree.rmdir("shared/empty", ROOT), "shared/empty"),
     "an agent": (lambda tree: tree.mkdir(f"{HOME}/agent/new"), None),
     "an archive directory": (lambda tree: tree.mkdir(f"{ARCHIVE}/new"), None),
 }  # fmt: skip
@@ -152,8 +176,12 @@ def tree(tmp_path: Path) -> Iterator[Paths]:
     tree = Paths(world)
     for path in (AGENT, f"{HOME}/model/small.d", f"{HOME}/model/big", f"{HOME}/model/big/big.d", ARCHIVE):
         tree.mkdir(path)
-    for path in ("agent/coder.d", "model/big", "model/big/big.d", "shared/team"):
+    tree.mkdir(f"{HOME}/model/empty")
+    for path in ("agent/coder.d", "model/big", "model/big/big.d", "shared/team", "shared/empty"):
         tree.mkdir(path, ROOT)
+    # What a mount before this one made.
+    world.store.add_owner(HOME, "model", "old/m", ALICE.uid, ALICE.gid)
+    world.store.add_definition("model", "old/m")
     for name in ("one", "two", "three"):
         tree.mkdir(f"{SESSIONS}/{name}")
         tree.write(f"{SESSIONS}/{name}/cwd", b"/only\n" if name == "three" else b"/srv\n")
@@ -191,3 +219,20 @@ def test_content_never_changes_without_its_mtime(tree: Paths, what: str) -> None
     after = tree.all()
     for path in before.keys() & after.keys():
         assert before[path].content == after[path].content or before[path].mtime < after[path].mtime, path
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_directorys_mtime_moves_with_its_names_and_a_sessions_is_its_updated_at(tree: Paths, what: str) -> None:
+    change, _ = CHANGES[what]
+    before = tree.all()
+    change(tree)
+    after = tree.all()
+    for path in (path for path in before.keys() & after.keys() if stat.S_ISDIR(after[path].mode)):
+        if f"{path}/updated_at" in after:
+            assert after[path].mtime // 10**9 == int(after[f"{path}/updated_at"].content), path
+        elif names_in(before, path) != names_in(after, path):
+            assert before[path].mtime < after[path].mtime, path
+
+
+def names_in(files: dict[str, Seen], directory: str) -> set[str]:
+    return {path for path in files if path.rpartition("/")[0] == directory}
