@@ -74,7 +74,10 @@ class Daemon:
     def _mount(self, undo: contextlib.ExitStack) -> None:
         owner = None if os.geteuid() == 0 else os.getuid()
         options = fuse_options(str(self.plan.store), self.plan.options, owner_uid=owner)
-        self.fuse = FuseThread(self.store, self.plan.store, self.plan.mountpoint, options=options, owner_uid=owner)
+        disk = stores.disk_directory(self.plan.store, self.plan.format)
+        self.fuse = FuseThread(
+            self.store, self.plan.store, disk, self.plan.mountpoint, options=options, owner_uid=owner
+        )
         self.fuse.start()
         undo.callback(self.fuse.stop)
         mount = mounts.mount_at(self.plan.mountpoint)

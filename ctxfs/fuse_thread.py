@@ -35,23 +35,33 @@ class FuseThreadDied(RuntimeError):
 
 
 class FuseThread:
-    """``owner_uid`` None: a mount for every user, made by root; else that user's own (spec 1.8)."""
+    """``owner_uid`` None: a mount for every user, made by root; else that user's own (spec 1.8).
+
+    ``disk_dir``: what its ordinary directories are below.
+    """
 
     def __init__(
-        self, store: Store, store_dir: Path, mountpoint: str, *, options: frozenset[str], owner_uid: int | None
+        self,
+        store: Store,
+        store_dir: Path,
+        disk_dir: Path,
+        mountpoint: str,
+        *,
+        options: frozenset[str],
+        owner_uid: int | None,
     ) -> None:
         self._mountpoint = mountpoint
         self._options = options
         self._loop = Loop()
         self._disk_calls = BlockingCalls(self._loop)
         self._statistics = Statistics()
-        self._core = self._make_core(store, store_dir, owner_uid)
+        self._core = self._make_core(store, store_dir, disk_dir, owner_uid)
         self._operations = Operations(self._core)
         guard_operations(self._operations, self._statistics, self._core.health)
         self._thread = threading.Thread(target=self._serve, name="ctxfs-fuse", daemon=True)
         self._failure: BaseException | None = None
 
-    def _make_core(self, store: Store, store_dir: Path, owner_uid: int | None) -> Core:
+    def _make_core(self, store: Store, store_dir: Path, disk_dir: Path, owner_uid: int | None) -> Core:
         users = Users(self._loop)
         root = Access(os.geteuid(), os.getegid(), shared=True)
         subjects = Subjects(store, users, root, time.time_ns())
@@ -66,7 +76,7 @@ class FuseThread:
             commits=Commits(self._loop, store, health, self._statistics, kernel.appended),
             kernel=kernel,
             disk=DiskOperations(
-                store_dir / "disk",
+                disk_dir,
                 as_root=owner_uid is None,
                 invalidate=kernel.attributes_changed,
                 offload=self._disk_calls,

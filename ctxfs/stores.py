@@ -18,7 +18,9 @@ _CONSTRUCTORS: dict[Format, tuple[str, str]] = {
     "jsonl": ("backend.jsonl", "JsonlStore"),
 }
 _SQLITE_FILE = "ctxfs.db"
-_JSONL_DIRECTORIES = ("home", "shared")
+_JSONL_FILE = ".ctxfs/format"
+# A tree of CortexFS is a jsonl store that nobody has opened yet.
+_FOREIGN_DIRECTORIES = ("home", "shared")
 # What a file system has of its own, and what a creation of a store leaves that was killed.
 _NOTHING = frozenset(("lost+found", "lock"))
 
@@ -35,7 +37,7 @@ def detect(directory: Path) -> Format | None:
         raise OpenError(f"cannot read the store {directory}: {error.strerror}") from error
     if _SQLITE_FILE in names:
         return "sqlite"
-    if any((directory / name).is_dir() for name in _JSONL_DIRECTORIES):
+    if (directory / _JSONL_FILE).is_file() or any((directory / name).is_dir() for name in _FOREIGN_DIRECTORIES):
         return "jsonl"
     if any(not name.startswith(".") for name in names):
         raise StoreFormat(f"{directory} is not a ctxfs store and not empty: choose another directory")
@@ -77,3 +79,8 @@ def open_store(directory: Path, form: Format) -> Store:
     """Opens a store for this process alone (``OpenError`` and its kinds, with the exit codes of spec 4.6)."""
     module, name = _CONSTRUCTORS[form]
     return cast(Store, getattr(import_module(module), name).open_now(directory))
+
+
+def disk_directory(directory: Path, form: Format) -> Path:
+    """Below what a store's ordinary directories are on the disk (spec 1.2): in a jsonl store beside its sessions."""
+    return directory if form == "jsonl" else directory / "disk"

@@ -74,10 +74,10 @@ class DiskOperations:
         return self._roots.make(key, uid, gid, mode).number
 
     def has_root(self, key: str) -> bool:
-        """Whether the root is there: its owner may remove it, and make it again."""
+        """Whether the root is there: its owner may remove it, and make it again; a tree of others may lack it."""
         try:
             self._roots.find(key)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
         return True
 
@@ -86,7 +86,7 @@ class DiskOperations:
         return self._roots.is_empty(key)
 
     def remove_root(self, key: str) -> None:
-        """Removes an empty root, and the directories above it that are empty then; ``OSError(ENOTEMPTY)``."""
+        """Removes an empty root, and what is empty above it, but no home; ``OSError(ENOTEMPTY)``."""
         self._roots.remove(key)
 
     def look_up_root(self, key: str) -> EntryAttributes:

@@ -71,14 +71,17 @@ class Roots:
         return True
 
     def remove(self, key: str) -> None:
-        """Removes an empty root, and what is empty above it; ``OSError(ENOTEMPTY)`` if something is in it."""
+        """Removes an empty root, and what is empty above it; ``OSError(ENOTEMPTY)`` if something is in it.
+
+        A home stays: it is there without being made, and the base may be that of a store which keeps it (jsonl).
+        """
         root = self.find(key)
         parts = _parts(key)
         self._remove_empty(parts)
         del self._found[key]
         self._tree.forget(root, 1)
         with suppress(OSError):
-            while parts := parts[:-1]:
+            while (parts := parts[:-1]) and not _is_home(parts):
                 self._remove_empty(parts)
 
     def _remove_empty(self, parts: list[bytes]) -> None:
@@ -89,6 +92,10 @@ class Roots:
 
 def _parts(key: str) -> list[bytes]:
     return [leaf(os.fsencode(part)) for part in key.split("/")]
+
+
+def _is_home(parts: list[bytes]) -> bool:
+    return len(parts) == 2 and parts[0] == b"home"
 
 
 def _make_owned(parent: int, name: bytes, uid: int, gid: int, mode: int) -> None:

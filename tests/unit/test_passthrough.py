@@ -126,10 +126,15 @@ def test_full_root_is_not_removed(disk: Disk) -> None:
     assert disk.operations.root_inode(KEY) == disk.root
 
 
-def test_removed_root_takes_the_empty_directories_above_along(disk: Disk, tmp_path: Path) -> None:
-    assert disk.operations.root_is_empty(KEY)
-    disk.operations.remove_root(KEY)
-    assert os.listdir(tmp_path / "disk") == []
+@pytest.mark.parametrize("key", [KEY, "home/1000/agent/second/log", "shared/team/data", "data"])
+def test_removed_root_takes_the_empty_directories_above_along_but_no_home(disk: Disk, tmp_path: Path, key: str) -> None:
+    if key != KEY:
+        disk.operations.make_root(key, -1, -1, 0o700)
+    for each in {key, KEY}:
+        assert disk.operations.root_is_empty(each)
+        disk.operations.remove_root(each)
+    base = tmp_path / "disk"
+    assert {str(path.relative_to(base)) for path in base.rglob("*")} == {"home", "home/1000"}
 
 
 def test_removed_root_answers_who_still_uses_it(disk: Disk) -> None:
