@@ -5,6 +5,7 @@ Runs on the FUSE thread and never blocks. A listing reuses one ``EntryAttributes
 
 import errno
 import os
+import stat
 import time
 from collections.abc import Sequence
 
@@ -16,11 +17,9 @@ from ctxfs import xattrs
 from ctxfs.attributes import fill, fill_temporary, mode_of, mtime_of, names_changed
 from ctxfs.content import Content
 from ctxfs.core import Core
-from ctxfs.files.appends import stream_size
 from ctxfs.files.directories import Caller
 from ctxfs.files.handles import Handle
 from ctxfs.files.passthrough_inodes import DISK_TAG
-from ctxfs.files.snapshots import MAX_SNAPSHOT, put_snapshot
 from ctxfs.inodes import HOMES, INTERNED, TEMPORARY, Kind, Node, inode_of, node_of
 from ctxfs.listings import Listing
 from ctxfs.patterns import FOUND, SAME_ID
@@ -136,14 +135,15 @@ class NameOperations:
         gid = attr.st_gid if fields.update_gid else entry.access.gid
         if (mode, uid, gid) == (mode_of(entry) & 0o7777, entry.access.uid, entry.access.gid):
             return
-        if entry.node.kind is not Kind.SHARED_SPACE:
+        if entry.row.give is None:
             raise FUSEError(errno.EPERM)
         check_admin(self._core.mounter, ctx.uid)
-        self._core.store.change_space(entry.subject.name, uid, gid, mode)
-        self._core.subjects.forget_places()
-        self._core.disk.change_root(f"{entry.subject.name}/data", uid, gid, mode)
-        for node in self._tree.known_below(entry.node):
-            self._core.kernel.attributes_changed(inode_of(node))
+        try:
+            entry.row.give(self._core, entry.subject, uid, gid, mode)
+        finally:
+            # Whatever failed, a part of it may have been done.
+            for node in (entry.node, *self._tree.known_below(entry.node)):
+                self._core.kernel.attributes_changed(inode_of(node))
 
     def _set_times(self, entry: Entry, attr: EntryAttributes, fields: SetattrFields) -> None:
         """ "Now" is accepted without effect (touch); another time is refused."""
@@ -160,13 +160,11 @@ class NameOperations:
             raise FUSEError(errno.EROFS)
         if entry.row.open is None:
             raise FUSEError(errno.EACCES)
-        if entry.row.removable and size:
-            content = self._content.whole(inode_of(entry.node), entry)
-            put_snapshot(self._core, entry.node, content[:size].ljust(min(size, MAX_SNAPSHOT + 1), b"\0"))
-        elif entry.row.stream is not None:
-            if size != stream_size(entry.subject.session, entry.row.stream):
-                raise FUSEError(errno.EPERM)
-        elif size not in (0, self._content.size(entry)):
+        if size == self._content.size(entry):
+            return
+        if entry.row.truncate is not None:
+            entry.row.truncate(self._core, entry.node, size)
+        elif size:
             raise FUSEError(errno.EINVAL)
 
     async def statfs(self, ctx: RequestContext) -> StatvfsData:
@@ -241,7 +239,8 @@ class NameOperations:
         """An ordinary directory that its owner had removed."""
         if self._core.disk.has_root(key):
             raise FUSEError(errno.EEXIST)
-        self._core.disk.make_root(key, directory.access.uid, directory.access.gid, mode & 0o7777)
+        inherited = mode_of(directory) & stat.S_ISGID
+        self._core.disk.make_root(key, directory.access.uid, directory.access.gid, mode & 0o7777 | inherited)
         names_changed(self._core, directory)
         return self._core.disk.look_up_root(key)
 
@@ -275,8 +274,9 @@ class NameOperations:
         entry = self._changeable(directory, text, ctx)
         if entry.row.is_directory:
             raise FUSEError(errno.EISDIR)
-        if entry.row.removable:
-            self._core.store.remove_snapshot(entry.node.id, entry.row.name)
+        if entry.row.unlink is not None:
+            entry.row.unlink(self._core, entry.node)
+            names_changed(self._core, directory)
         else:
             self._remove(directory, entry, text, ctx)
 

@@ -22,8 +22,10 @@ class Row:
 
     ``show`` gives the content, ``size`` its length where that needs no content; ``stream`` is a log file, read by
     ranges. ``open`` makes the handle of a writer (none: derived), ``accept`` takes a temporary renamed onto it.
+    ``truncate`` is a change of size by path (without it: to nothing, which is none). ``unlink`` removes it.
     ``exists`` is asked where a name may lead to nothing; ``creatable`` names may be made by ``open(O_CREAT)``.
-    ``temporaries`` says which other names in the directory may be temporaries. ``roots``: ordinary directories in it.
+    ``give`` changes a directory's uid, gid and mode for an admin. ``temporaries`` says which other names in it may be
+    temporaries. ``roots``: ordinary directories in it.
     """
 
     name: str
@@ -37,8 +39,10 @@ class Row:
     open: Callable[[Opening], Handle] | None = None
     accept: Callable[["Core", Node, bytes, int], Awaitable[None]] | None = None
     exists: Callable[["Core", Any], bool] | None = None
+    truncate: Callable[["Core", Node, int], None] | None = None
+    unlink: Callable[["Core", Node], None] | None = None
     creatable: bool = False
-    removable: bool = False
+    give: Callable[["Core", Any, int, int, int], None] | None = None
     temporaries: Callable[[str], bool] | None = None
     roots: Callable[[Any], dict[str, str]] | None = None
 

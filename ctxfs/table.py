@@ -6,8 +6,11 @@ A file with a name of its own has the id of its directory as its own; those with
 found in the directories that ``ctxfs.patterns`` says.
 """
 
+import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from pyfuse3 import FUSEError
 
 from backend.errors import Missing
 from backend.store import Stream
@@ -80,6 +83,10 @@ def _value(value: values.Value) -> dict[str, Any]:
     return {"open": lambda opening: values.ValueWriter(opening, value), "accept": accept}
 
 
+def _keep_history(_core: "Core", _node: Node, _size: int) -> None:
+    raise FUSEError(errno.EPERM)
+
+
 def _log_row(name: str, stream: Stream, mtime: str) -> Row:
     return Row(
         name=name,
@@ -91,6 +98,7 @@ def _log_row(name: str, stream: Stream, mtime: str) -> Row:
         stream=stream,
         open=appends.LogWriter,
         accept=appends.replace_log,
+        truncate=_keep_history,
     )
 
 
@@ -112,8 +120,9 @@ def _snapshot_row(name: str) -> Row:
         exists=lambda core, subject: core.store.snapshot(subject.session.id, name) is not None,
         open=snapshots.SnapshotWriter,
         accept=snapshots.replace_snapshot,
+        truncate=snapshots.truncate_snapshot,
+        unlink=snapshots.remove_snapshot,
         creatable=True,
-        removable=True,
     )
 
 
@@ -214,6 +223,7 @@ TABLE: dict[Kind, Row] = {
         (),
         Subjects.space,
         _own_time,
+        give=spaces.give_shared,
         roots=spaces.shared_roots,
     ),
     Kind.SPACE_AGENTS: _directory("agent", (Kind.HOME, Kind.SHARED_SPACE), Subjects.space, _own_time),

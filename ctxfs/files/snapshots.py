@@ -36,6 +36,18 @@ async def replace_snapshot(core: "Core", node: Node, content: bytes, _uid: int) 
     await core.commits.sync()
 
 
+def truncate_snapshot(core: "Core", node: Node, size: int) -> None:
+    """Cuts it, or fills it with zeros; to nothing, it changes nothing."""
+    if size:
+        content = core.store.read_snapshot(node.id, NAMES[node.kind])
+        put_snapshot(core, node, content[:size].ljust(min(size, MAX_SNAPSHOT + 1), b"\0"))
+
+
+def remove_snapshot(core: "Core", node: Node) -> None:
+    """``unlink``."""
+    core.store.remove_snapshot(node.id, NAMES[node.kind])
+
+
 class SnapshotWriter(MakingWriter):
     """A handle on a snapshot; its writes are seen by others when it is flushed, by itself at once."""
 

@@ -62,6 +62,15 @@ def make_shared(core: "Core", _: Nothing, name: str, caller: Caller) -> int:
     return core.subjects.space_id(f"shared/{name}")
 
 
+def give_shared(core: "Core", space: SpaceSubject, uid: int, gid: int, mode: int) -> None:
+    """``chown`` and ``chmod`` by an admin; its ordinary directory goes along, where its members left one."""
+    core.store.change_space(space.name, uid, gid, mode)
+    core.subjects.forget_places()
+    for key in shared_roots(space).values():
+        if core.disk.has_root(key):
+            core.disk.change_root(key, uid, gid, mode)
+
+
 def remove_shared(core: "Core", _: Nothing, name: str, caller: Caller) -> None:
     """``rmdir`` by an admin, once nothing is in it."""
     check_admin(core.mounter, caller.uid)

@@ -142,6 +142,15 @@ def test_the_shared_data_directory_hands_its_group_down(space: Path) -> None:
     assert (space / "data/file").stat().st_gid == TEAM
 
 
+def test_a_space_without_its_data_directory_is_given_away_like_others(session: Path, space: Path) -> None:
+    ROOT.does((space / "data").rmdir)
+    assert described(session / "state") == ("-rw-rw----", (ANN.uid, TEAM))
+    os.chown(space, 0, 3001)
+    assert described(session / "state") == ("-rw-rw----", (ANN.uid, 3001))
+    (space / "data").mkdir(0o750)
+    assert described(space / "data") == ("drwxr-s---", (0, 3001))
+
+
 def test_a_space_that_is_given_to_another_group_changes_hands_at_once(session: Path, space: Path) -> None:
     """Also where the kernel had every attribute cached."""
     other = Person(1004, 1004, (3001,))

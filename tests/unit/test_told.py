@@ -1,9 +1,11 @@
 """The kernel keeps names and attributes for an hour: of whatever a change moves in the tree, it is told (design)."""
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -20,6 +22,12 @@ AGENT = f"{HOME}/agent/coder"
 SESSIONS = f"{AGENT}/session"
 INDEX = f"{SESSIONS}/index"
 ARCHIVE = f"{HOME}/archived_sessions/coder"
+
+
+# What a setattr that gives a file to another group changes.
+GROUP: Any = SimpleNamespace(
+    update_gid=True, update_uid=False, update_mode=False, update_size=False, update_mtime=False, update_atime=False
+)
 
 
 class Seen(NamedTuple):
@@ -65,6 +73,12 @@ class Paths:
 
     def command(self, path: str, name: str, value: str) -> None:
         self.does(self.operations.setxattr(self.inode(path), f"user.ctx.{name}".encode(), value.encode(), ALICE))
+
+    def give(self, path: str, gid: int) -> None:
+        inode = self.inode(path)
+        attributes = self.does(self.operations.getattr(inode, ROOT))
+        attributes.st_gid = gid
+        self.does(self.operations.setattr(inode, attributes, GROUP, None, ROOT))
 
     def write(self, path: str, data: bytes) -> None:
         """Opens, or makes, writes once, closes."""
@@ -162,6 +176,7 @@ CHANGES: dict[str, tuple[Callable[[Paths], None], str | None]] = {
         lambda tree: tree.rmdir("model/old/m.d", ROOT),
         "model/old/m.d",
     ),
+    "a shared space given away": (lambda tree: tree.give("shared/team", 3000), None),
     "a shared space": (lambda tree: tree.mkdir("shared/new", ROOT), None),
     "a shared space removed": (lambda tree: tree.rmdir("shared/empty", ROOT), "shared/empty"),
     "an agent": (lambda tree: tree.mkdir(f"{HOME}/agent/new"), None),
@@ -179,6 +194,8 @@ def tree(tmp_path: Path) -> Iterator[Paths]:
     tree.mkdir(f"{HOME}/model/empty")
     for path in ("agent/coder.d", "model/big", "model/big/big.d", "shared/team", "shared/empty"):
         tree.mkdir(path, ROOT)
+    for path in ("agent/helper", "agent/helper/session/one", "model/m.d", "archived_sessions/helper"):
+        tree.mkdir(f"shared/team/{path}", ROOT)
     # What a mount before this one made.
     world.store.add_owner(HOME, "model", "old/m", ALICE.uid, ALICE.gid)
     world.store.add_definition("model", "old/m")
@@ -209,6 +226,20 @@ def test_the_kernel_is_told_of_every_attribute_and_name_that_changed(tree: Paths
     dropped = {f"{paths[parent]}/{name.decode()}" for parent, name in tree.world.told_names} | {asked}
     for path in before.keys() - after.keys():
         assert any(f"{path}/".startswith(f"{name}/") for name in dropped), path
+
+
+def test_what_was_done_before_a_failure_is_told_too(tree: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(errno.EIO, "the disk")
+
+    monkeypatch.setattr(tree.world.core.disk, "change_root", fails)
+    before = tree.all()
+    tree.world.told.clear()
+    with pytest.raises(OSError, match="the disk"):
+        tree.give("shared/team", 3000)
+    after = tree.all()
+    assert {before[path].inode for path in before if before[path] != after[path]} <= tree.world.told
+    assert after["shared/team/agent/helper/session/one/state"].owner == (0, 3000)
 
 
 @pytest.mark.parametrize("what", CHANGES)
