@@ -44,11 +44,6 @@ def parse_line(stream: Stream, raw: bytes, *, scope: str | None = None, marks: M
     return line if line.kind != "cut" else msgspec.structs.replace(line, before=value["before"])
 
 
-def parse_lines(stream: Stream, data: bytes, *, scope: str | None = None, marks: Marks = BUILT_IN_MARKS) -> list[Line]:
-    """The lines of ``data``, which ends in a newline."""
-    return [parse_line(stream, raw, scope=scope, marks=marks) for raw in data[:-1].split(b"\n")]
-
-
 def foreign_fault(raw: bytes) -> str | None:
     """Why a line of a foreign file is malformed (spec 1.5, Unprovable history); None if it is not."""
     if len(raw) > MAX_FOREIGN_LINE:

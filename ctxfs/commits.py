@@ -80,6 +80,16 @@ class Commits:
         except Exception as error:
             return [error] * len(batch)
 
+    def signal(self) -> Future[None]:
+        """Something that handlers can wait for and one of them sets."""
+        return Future(self._loop)
+
+    async def others_first(self) -> None:
+        """Lets requests that wait go first; for handlers that work for long."""
+        turn = self.signal()
+        self._loop.when_idle(lambda: turn.set(None))
+        await turn
+
     async def sync(self) -> None:
         """Returns when everything committed so far is on disk."""
         synced: Future[None] = Future(self._loop)

@@ -13,10 +13,11 @@ from pyfuse3 import FUSEError
 
 from backend.errors import InvalidValue, SessionConflictError, UnprovableHistory
 from backend.line_prefix import LinePrefix
-from backend.lines import parse_lines
+from backend.lines import parse_line
 from backend.store import Append, Appended, FileStore, Line, Session, Stream
 from ctxfs.files.handles import Opening, Writer
 from ctxfs.inodes import Kind, Node
+from ctxfs.loop import Future
 
 if TYPE_CHECKING:
     from ctxfs.core import Core
@@ -25,6 +26,7 @@ log = logging.getLogger("ctxfs")
 
 STREAMS: dict[Kind, Stream] = {Kind.MESSAGES: "messages", Kind.EVENTS: "events"}
 _COMPARE = 1 << 20
+_TURN = 256
 
 
 def stream_size(session: Session, stream: Stream) -> int:
@@ -59,6 +61,7 @@ class LogWriter(Writer):
         self._rest = self._new_rest()
         self._next: int | None = None
         self._replacement: Replacement | None = None
+        self._flushing: Future[None] | None = None
 
     async def write(self, offset: int, data: bytes) -> int:
         """All of a request or nothing of it; refused, it takes the unfinished rest along."""
@@ -83,7 +86,7 @@ class LogWriter(Writer):
 
     async def _extend(self, session: Session, data: bytes) -> None:
         end = data.rfind(b"\n") + 1
-        lines = parse_lines(self._stream, self._rest.raw + data[:end], scope=self._scope) if end else []
+        lines = await parse_in_turns(self.core, self._stream, self._rest.raw + data[:end], self._scope) if end else []
         rest = self._new_rest() if end and len(self._rest) else self._rest
         if end < len(data):
             rest.feed(data[end:])
@@ -91,7 +94,7 @@ class LogWriter(Writer):
         self._rest = rest
         if lines:
             await append_lines(self.core, session, lines)
-            self.unsynced = True
+            self.stored()
 
     def _new_rest(self) -> LinePrefix:
         return LinePrefix(self._stream, scope=self._scope)
@@ -111,15 +114,28 @@ class LogWriter(Writer):
             self._replacement = Replacement(self.core.store, session, self._stream)
 
     async def flush(self) -> None:
+        while self._flushing is not None:
+            await self._flushing
         if self._replacement is not None and self._replacement.written:
-            await append_beyond(self.core, self._session, self._replacement.lines)
-            self._replacement = None
-            self._next = None
-            self.unsynced = True
-            self.hold(0)
+            await self._replace(self._replacement)
         await self.synced()
         if len(self._rest):
             raise InvalidValue("the last line has no newline: not stored")
+
+    async def _replace(self, replacement: "Replacement") -> None:
+        """Appends what goes beyond the log. What is written meanwhile is an append after it; closes wait for it."""
+        self._replacement, self._next = None, replacement.position
+        self._flushing = self.core.commits.signal()
+        try:
+            await append_content(self.core, self._session, self._stream, replacement.tail)
+            self.stored()
+        except Exception:
+            self._replacement = replacement
+            raise
+        finally:
+            flushing, self._flushing = self._flushing, None
+            flushing.set(None)
+        self.hold(len(self._rest))
 
     def release(self) -> None:
         if len(self._rest):
@@ -139,7 +155,7 @@ class Replacement:
         self._session = session.id
         self._stream = stream
         self._base = stream_size(session, stream)
-        self._position = 0
+        self.position = 0
         self._tail = bytearray()
         self._refused = False
         self.written = False
@@ -147,11 +163,11 @@ class Replacement:
     def write(self, offset: int | None, data: bytes) -> int:
         """Takes the next bytes in (``offset`` None: wherever the last ended); returns how many are held."""
         self.written = True
-        known = data[: max(0, self._base - self._position)]
-        in_order = offset in (None, self._position)
-        if not in_order or known != self._history(self._position, len(known)):
+        known = data[: max(0, self._base - self.position)]
+        in_order = offset in (None, self.position)
+        if not in_order or known != self._history(self.position, len(known)):
             self.refuse()
-        self._position += len(data)
+        self.position += len(data)
         if not self._refused:
             self._tail += data[len(known) :]
         return len(self._tail)
@@ -164,15 +180,15 @@ class Replacement:
     def _history(self, offset: int, size: int) -> bytes:
         return self._store.read_stream(self._session, self._stream, offset, size) if size else b""
 
-    def lines(self, session: Session) -> list[Line]:
-        """What is to be appended to ``session`` as it is now."""
-        if self._refused or self._position < self._base:
+    def tail(self, session: Session) -> bytes:
+        """What of the content goes beyond ``session`` as it is now."""
+        if self._refused or self.position < self._base:
             raise FUSEError(errno.EPERM)
         return remainder(self._store, session, self._stream, bytes(self._tail), self._base)
 
 
-def remainder(store: FileStore, session: Session, stream: Stream, content: bytes, start: int = 0) -> list[Line]:
-    """The lines of ``content`` beyond all that the log has from ``start`` on; ``EPERM`` if it does not begin so."""
+def remainder(store: FileStore, session: Session, stream: Stream, content: bytes, start: int = 0) -> bytes:
+    """What ``content`` has beyond all that the log has from ``start`` on; ``EPERM`` if it does not begin so."""
     known = stream_size(session, stream) - start
     if len(content) < known:
         raise FUSEError(errno.EPERM)
@@ -181,11 +197,37 @@ def remainder(store: FileStore, session: Session, stream: Stream, content: bytes
         if content[position : position + size] != store.read_stream(session.id, stream, start + position, size):
             raise FUSEError(errno.EPERM)
     rest = content[known:]
-    if not rest:
-        return []
-    if not rest.endswith(b"\n"):
+    if rest and not rest.endswith(b"\n"):
         raise InvalidValue("the last line has no newline")
-    return parse_lines(stream, rest, scope=session.scope)
+    return rest
+
+
+async def parse_in_turns(core: "Core", stream: Stream, data: bytes, scope: str) -> list[Line]:
+    """The lines of ``data``, which ends in a newline; requests that wait go first after each ``_TURN`` of them."""
+    lines: list[Line] = []
+    raws = data[:-1].split(b"\n") if data else []
+    for first in range(0, len(raws), _TURN):
+        if first:
+            await core.commits.others_first()
+        lines += [parse_line(stream, raw, scope=scope) for raw in raws[first : first + _TURN]]
+    return lines
+
+
+async def append_content(core: "Core", number: int, stream: Stream, tail: Callable[[Session], bytes]) -> None:
+    """Appends what ``tail`` says goes beyond the log's end, all of it or nothing."""
+    session = writable_session(core, number)
+    rest = tail(session)
+    lines = await parse_in_turns(core, stream, rest, session.scope)
+    await append_beyond(core, number, lambda now: _without(lines, len(rest) - len(tail(now))))
+
+
+def _without(lines: list[Line], size: int) -> list[Line]:
+    """``lines`` without the first ``size`` bytes of them, which others have appended meanwhile."""
+    for index, line in enumerate(lines):
+        if size <= 0:
+            return lines[index:]
+        size -= len(line.raw) + 1
+    return []
 
 
 async def append_beyond(core: "Core", number: int, lines_of: Callable[[Session], list[Line]]) -> None:
@@ -205,5 +247,5 @@ async def append_beyond(core: "Core", number: int, lines_of: Callable[[Session],
 async def replace_log(core: "Core", node: Node, content: bytes, _uid: int) -> None:
     """A temporary renamed onto a log file (spec 1.4, Replacing); on disk when it returns."""
     stream = STREAMS[node.kind]
-    await append_beyond(core, node.id, lambda session: remainder(core.store, session, stream, content))
+    await append_content(core, node.id, stream, lambda session: remainder(core.store, session, stream, content))
     await core.commits.sync()

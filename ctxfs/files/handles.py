@@ -74,13 +74,19 @@ class Handle:
 class Writer(Handle):
     """Base of the handles that append to a log, as lines or as recorded values.
 
-    ``held`` counts bytes in the budget; ``unsynced`` says that a ``close`` must wait for the disk (spec 1.3).
+    What it stored is counted: each ``close`` waits until all that was stored before it is on disk (spec 1.3), also
+    while another copy of the descriptor is being closed. ``held`` counts bytes in the budget.
     """
 
     def __init__(self, opening: Opening) -> None:
         super().__init__(opening)
-        self.unsynced = False
+        self._stored = 0
+        self._on_disk = 0
         self._held = 0
+
+    def stored(self) -> None:
+        """Something was stored through this handle that a ``close`` must wait for."""
+        self._stored += 1
 
     def hold(self, size: int) -> None:
         """Accounts for what the handle keeps in memory."""
@@ -89,14 +95,15 @@ class Writer(Handle):
             self._held = size
 
     async def fsync(self) -> None:
-        self.unsynced = True
+        self.stored()
         await self.flush()
 
     async def synced(self) -> None:
-        """Waits until what this handle appended is on disk."""
-        if self.unsynced:
+        """Waits until what this handle stored before the call is on disk."""
+        stored = self._stored
+        if self._on_disk < stored:
             await self.core.commits.sync()
-            self.unsynced = False
+            self._on_disk = max(self._on_disk, stored)
 
     def release(self) -> None:
         self.hold(0)

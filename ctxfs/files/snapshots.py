@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from pyfuse3 import FUSEError
+
 from backend.errors import InvalidValue, ValueTooBig
 from ctxfs.files.appends import writable_session
 from ctxfs.files.handles import MakingWriter, Opening
@@ -62,8 +64,13 @@ class SnapshotWriter(MakingWriter):
         self._refused = False
 
     def _edit(self) -> bytearray:
+        """The content that is being written; of what was refused in part there is none."""
+        if self._refused:
+            raise ValueTooBig("a part of this content was refused: truncate, and write it anew")
         if self._draft is None:
-            self._draft = bytearray(self.core.store.read_snapshot(self.node.id, self._name))
+            present = self.core.store.read_snapshot(self.node.id, self._name)
+            self.hold(len(present))
+            self._draft = bytearray(present)
         return self._draft
 
     async def read(self, offset: int, size: int) -> bytes:
@@ -81,9 +88,12 @@ class SnapshotWriter(MakingWriter):
 
     def truncate(self, size: int) -> None:
         """To nothing, it changes nothing until something is written; readers see the old content until a flush."""
-        self._refused = False
-        self._edit()
-        self._resize(size)
+        if size == 0:
+            self._refused = False
+            self._draft = bytearray()
+            self.hold(0)
+        else:
+            self._resize(size)
         self._changed = size > 0
 
     def truncate_at_open(self) -> None:
@@ -91,18 +101,25 @@ class SnapshotWriter(MakingWriter):
             self._draft = bytearray()
 
     def _resize(self, size: int) -> None:
-        # Of content that was refused in part (too big, or no memory left), the rest must not replace anything.
-        refused, self._refused = self._refused, True
-        if refused or size > MAX_SNAPSHOT:
-            raise ValueTooBig("a snapshot has at most 1 MiB")
-        self.hold(size)
-        self._refused = False
         draft = self._edit()
+        try:
+            if size > MAX_SNAPSHOT:
+                raise ValueTooBig("a snapshot has at most 1 MiB")
+            self.hold(size)
+        except (ValueTooBig, FUSEError):
+            self._refuse()
+            raise
         draft[size:] = bytes(max(0, size - len(draft)))
+
+    def _refuse(self) -> None:
+        """Of content that was refused in part (too big, or no memory left), the rest must not replace anything."""
+        self._refused = True
+        self._draft = None
+        self.hold(0)
 
     async def flush(self) -> None:
         if self._changed and not self._refused and self._draft is not None:
             put_snapshot(self.core, self.node, bytes(self._draft))
             self._changed = False
-            self.unsynced = True
+            self.stored()
         await self.synced()

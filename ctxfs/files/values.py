@@ -94,7 +94,8 @@ class ValueWriter(MakingWriter):
 
     async def _take(self) -> None:
         await self._value.put(self.core, self.node.id, self._written, self.uid)
-        self.unsynced = self._taken = True
+        self._taken = True
+        self.stored()
 
     def _forget(self) -> None:
         self._written = b""

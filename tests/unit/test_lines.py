@@ -14,7 +14,6 @@ from backend.lines import (
     meta_line,
     parse_cwd,
     parse_line,
-    parse_lines,
     parse_state,
     state_line,
     text_of,
@@ -292,14 +291,6 @@ def test_a_refusal_never_quotes_content() -> None:
             parse_line(stream, dumped(value))  # type: ignore[arg-type]
         assert "sEcReT" not in str(caught.value)
         assert "\n" not in str(caught.value)
-
-
-def test_several_lines_are_parsed_in_order() -> None:
-    data = dumped(USER) + b"\n" + dumped(USER | {"content": "b"}) + b"\n"
-    assert [line.raw for line in parse_lines("messages", data)] == data.splitlines()
-    for bad in (b"\n", b"\n" + data, data + b"\n"):
-        with pytest.raises(InvalidValue):
-            parse_lines("messages", bad)
 
 
 @pytest.mark.parametrize(
