@@ -1,10 +1,12 @@
 """Writing one foreign transcript into a session, by ordinary file operations (spec 4.2, import).
 
 Two passes over the source, neither of which holds it in memory: the first finds what cannot be read, so that a session
-can be left out whole; the second appends what the session does not have yet, in batches of whole lines.
+can be left out whole; the second appends what the session does not have yet, in batches of whole lines. Only where the
+session and the source part, a digest is held for each further line of the session (about 150 bytes).
 """
 
 import contextlib
+import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -164,9 +166,10 @@ class _Present(contextlib.AbstractContextManager["_Present"]):
                 self._next = self._read()
                 return True
             self._rest = self._count_rest()
-        if self._rest[raw] == 0:
+        key = _digest(raw)
+        if self._rest[key] == 0:
             return False
-        self._rest[raw] -= 1
+        self._rest[key] -= 1
         self._matched = True
         return True
 
@@ -186,9 +189,13 @@ class _Present(contextlib.AbstractContextManager["_Present"]):
     def _count_rest(self) -> Counter[bytes]:
         rest, line = Counter[bytes](), self._next
         while line is not None:
-            rest[line] += 1
+            rest[_digest(line)] += 1
             line = self._read()
         return rest
+
+
+def _digest(line: bytes) -> bytes:
+    return hashlib.blake2b(line, digest_size=16).digest()
 
 
 class _Writer(contextlib.AbstractContextManager["_Writer"]):

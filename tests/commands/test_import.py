@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.commands.conftest import Agent
 from tests.mounting import PROJECT
 
@@ -119,13 +121,21 @@ def test_a_file_without_a_conversation_makes_no_session(agent: Agent, tmp_path: 
     assert not agent.directory.exists()
 
 
-def test_a_big_file_is_imported_in_bounded_memory(agent: Agent, tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", ["new", "again", "again, with a line of somebody else's after the first"])
+def test_a_big_file_is_imported_in_bounded_memory(agent: Agent, tmp_path: Path, case: str) -> None:
     source = tmp_path / "big.jsonl"
-    line = json.dumps({"role": "user", "content": "x" * 5000}) + "\n"
-    with source.open("w") as file:
-        file.writelines(line for _ in range(12000))
+    command = ("agent", "import", agent.name, "--from", "jsonl", str(source))
+    lines = [json.dumps({"role": "user", "content": f"{n} {'x' * 5000}"}) + "\n" for n in range(12000)]
+    source.write_text(lines[0])
+    mine = ""
+    if case.endswith("first"):
+        agent.run(*command)
+        mine = agent.say("big", "user", "mine")
+    source.write_text("".join(lines))
+    if case != "new":
+        assert agent.run(*command).code == 0
     ran = subprocess.run(
-        [sys.executable, "-c", IN_48_MIB, "agent", "import", agent.name, "--from", "jsonl", str(source)],
+        [sys.executable, "-c", IN_48_MIB, *command],
         env=agent.mount.environment,
         cwd=PROJECT,
         capture_output=True,
@@ -133,7 +143,9 @@ def test_a_big_file_is_imported_in_bounded_memory(agent: Agent, tmp_path: Path) 
         check=False,
     )
     assert (ran.returncode, ran.stderr) == (0, "")
-    assert (agent.directory / "big/messages.jsonl").stat().st_size == source.stat().st_size
+    added = len(lines) if case == "new" else 0
+    assert f"{added} lines added, {len(lines) - added} already there" in ran.stdout
+    assert (agent.directory / "big/messages.jsonl").stat().st_size == source.stat().st_size + len(mine)
 
 
 def test_the_example_of_run_up_is_a_valid_import(agent: Agent) -> None:
