@@ -54,7 +54,7 @@ class RuntimeFiles:
         self.log = directory / f"{key}.log"
 
     def make_directory(self) -> None:
-        """Makes the runtime directory; its parent must exist (``OSError``)."""
+        """Makes the runtime directory and what is missing above it (``OSError``)."""
         with contextlib.suppress(FileExistsError):
             self.directory.mkdir(parents=True)
             self.directory.chmod(0o755 if os.geteuid() == 0 else 0o700)

@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def as_json(health: Health) -> dict[str, Any]:
-    """One mount in the shape of spec 4.6; what only its daemon knows is null or empty if that does not answer."""
+    """One mount in the shape of spec 4.6; what only its daemon knows is null, empty or 0 if that does not answer."""
     daemon, figures = health.daemon, health.figures
     return {
         "mountpoint": health.mount.mountpoint,
