@@ -15,7 +15,7 @@ from backend.names import (
     is_uid,
     is_uuid,
 )
-from ctxfs.files import definitions, index, sessions, spaces
+from ctxfs.files import archives, definitions, index, sessions, spaces
 from ctxfs.inodes import Kind
 from ctxfs.rows import Pattern, Row
 from ctxfs.table import TABLE
@@ -104,20 +104,14 @@ PATTERNS = (
         Kind.ARCHIVE,
         Kind.ARCHIVE_DIRECTORY,
         is_archive_directory_name,
-        sessions.find_archive,
-        sessions.each_archive,
-        sessions.make_archive,
-        sessions.remove_archive,
+        *archives.DIRECTORIES,
     ),
-    Pattern(Kind.ARCHIVE_DIRECTORY, Kind.SESSION, is_session_name, sessions.find_archived, sessions.each_archived),
+    Pattern(Kind.ARCHIVE_DIRECTORY, Kind.SESSION, is_session_name, archives.find_archived, archives.each_archived),
     Pattern(
         Kind.ARCHIVE_DIRECTORY,
         Kind.ARCHIVE_DIRECTORY,
         is_archive_directory_name,
-        sessions.find_nested_archive,
-        sessions.each_nested_archive,
-        sessions.make_nested_archive,
-        sessions.remove_nested_archive,
+        *archives.NESTED_DIRECTORIES,
     ),
 )
 

@@ -85,6 +85,12 @@ class ArchiveSubject(msgspec.Struct, frozen=True):
     access: Access
 
 
+def archived_access(directory: ArchiveSubject, uid: int) -> Access:
+    """Whose a session is that ``uid`` made, and that lies in that directory of the archive."""
+    place = directory.access
+    return Access(uid if place.shared else place.uid, place.gid, place.shared, archived=True)
+
+
 class DefinitionSubject(msgspec.Struct, frozen=True):
     """An agent's or model's definition."""
 
@@ -179,7 +185,7 @@ class Subjects:
         subject = self._sessions.get(number)
         if subject is None:
             session = self.store.session_by_id(number)
-            if session is None or session.owner is None:
+            if session is None:
                 raise Missing("no such session")
             subject = self.changed(session)
         return subject
@@ -208,12 +214,12 @@ class Subjects:
         return Access(uid, space.gid, shared=True) if space.shared else space
 
     def _session_access(self, session: Session) -> Access:
-        assert session.owner is not None
-        owner = self.store.owner_by_id(session.owner)
-        if owner is None:
-            raise Missing("no such agent or model")
-        access = self.session_access(owner, session.uid)
-        return access if session.archive is None else msgspec.structs.replace(access, archived=True)
+        if session.archive is not None:
+            # Its agent or model may be gone.
+            return archived_access(self.archive(session.archive), session.uid)
+        if session.owner is None:
+            raise Missing("the session is nowhere in the tree")
+        return self.session_access(self.owner(session.owner).owner, session.uid)
 
     def archive(self, number: int) -> ArchiveSubject:
         directory = self.store.archive_directory_by_id(number)

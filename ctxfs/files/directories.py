@@ -11,6 +11,9 @@ import msgspec
 
 from ctxfs.inodes import Key
 
+# Rows that a listing asks the store for at once.
+PAGE = 1000
+
 
 class Caller(msgspec.Struct, frozen=True):
     """Who asks: the uid and gid of the request."""

@@ -8,15 +8,13 @@ from pyfuse3 import FUSEError
 
 from backend.errors import Missing
 from backend.store import IndexKind
-from ctxfs.files.directories import Caller, Found
+from ctxfs.files.directories import PAGE, Caller, Found
 from ctxfs.inodes import Key
 from ctxfs.privacy import check_space
 from ctxfs.subjects import OwnerSubject
 
 if TYPE_CHECKING:
     from ctxfs.core import Core
-
-PAGE = 1000
 
 
 def key_of(owner: int, index: IndexKind, name: str) -> Key:

@@ -12,16 +12,14 @@ from backend.names import is_session_name
 from backend.store import ArchiveDirectory, Owner
 from backend.strict_json import compact, strict_document
 from ctxfs.files.appends import append_lines, writable_session
-from ctxfs.files.directories import Caller, Found
-from ctxfs.files.spaces import stored
+from ctxfs.files.directories import PAGE, Caller, Found
 from ctxfs.inodes import Kind, Node, inode_of
 from ctxfs.privacy import Access, check_creator, check_space
-from ctxfs.subjects import ArchiveSubject, ListedSubject, OwnerSubject, SpaceSubject
+from ctxfs.subjects import ArchiveSubject, ListedSubject, OwnerSubject
 
 if TYPE_CHECKING:
     from ctxfs.core import Core
 
-PAGE = 1000
 MAX_DIGITS = 18
 
 
@@ -133,78 +131,3 @@ def _text(value: bytes) -> str:
         return value.decode()
     except UnicodeDecodeError:
         raise InvalidValue("the value is UTF-8") from None
-
-
-def find_archive(core: "Core", space: SpaceSubject, name: str, _uid: int) -> int | None:
-    return _archive_id(core, space.name, None, name)
-
-
-def each_archive(core: "Core", space: SpaceSubject, after: int, _uid: int) -> Iterable[Found]:
-    return _archives(core, space.name, None, after)
-
-
-def make_archive(core: "Core", space: SpaceSubject, name: str, caller: Caller) -> int:
-    """``mkdir archived_sessions/<dir>``."""
-    check_space(space.access, caller.uid)
-    return _make_archive(core, space, None, name, caller)
-
-
-def remove_archive(core: "Core", space: SpaceSubject, name: str, caller: Caller) -> None:
-    """``rmdir``: while it is empty."""
-    check_space(space.access, caller.uid)
-    _remove_archive(core, _archive_id(core, space.name, None, name))
-
-
-def find_nested_archive(core: "Core", subject: ArchiveSubject, name: str, _uid: int) -> int | None:
-    return _archive_id(core, subject.directory.space, subject.directory.id, name)
-
-
-def each_nested_archive(core: "Core", subject: ArchiveSubject, after: int, _uid: int) -> Iterable[Found]:
-    return _archives(core, subject.directory.space, subject.directory.id, after)
-
-
-def make_nested_archive(core: "Core", subject: ArchiveSubject, name: str, caller: Caller) -> int:
-    """``mkdir`` below a directory of archived_sessions/."""
-    check_space(subject.access, caller.uid)
-    space = core.subjects.space(core.subjects.space_id(subject.directory.space))
-    return _make_archive(core, space, subject.directory.id, name, caller)
-
-
-def remove_nested_archive(core: "Core", subject: ArchiveSubject, name: str, caller: Caller) -> None:
-    """``rmdir``: while it is empty."""
-    check_space(subject.access, caller.uid)
-    _remove_archive(core, find_nested_archive(core, subject, name, caller.uid))
-
-
-def find_archived(core: "Core", subject: ArchiveSubject, name: str, _uid: int) -> int | None:
-    session = core.store.archived_session(subject.directory.id, name)
-    return None if session is None else session.id
-
-
-def each_archived(core: "Core", subject: ArchiveSubject, after: int, _uid: int) -> Iterable[Found]:
-    while page := core.store.archived_sessions(subject.directory.id, after, PAGE):
-        for session in page:
-            yield Found(session.id, session.name, session.id)
-        after = page[-1].id
-
-
-def _archive_id(core: "Core", space: str, parent: int | None, name: str) -> int | None:
-    directory = core.store.archive_directory(space, parent, name)
-    return None if directory is None else directory.id
-
-
-def _archives(core: "Core", space: str, parent: int | None, after: int) -> Iterable[Found]:
-    directories = sorted(core.store.archive_directories(space, parent), key=lambda directory: directory.id)
-    return [Found(d.id, d.name, d.id) for d in directories if d.id > after]
-
-
-def _make_archive(core: "Core", space: SpaceSubject, parent: int | None, name: str, caller: Caller) -> int:
-    stored(core, space)
-    uid = caller.uid if space.access.shared else space.access.uid
-    return core.store.add_archive_directory(space.name, parent, name, uid).id
-
-
-def _remove_archive(core: "Core", directory: int | None) -> None:
-    if directory is None:
-        raise Missing("no such archive directory")
-    core.store.remove_archive_directory(directory)

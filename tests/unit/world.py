@@ -11,6 +11,7 @@ from pyfuse3 import FUSEError
 
 from backend.errors import CtxError
 from backend.memory import MemoryStore
+from backend.store import Store
 from ctxfs.boundary import errno_of
 from ctxfs.commits import Commits
 from ctxfs.core import Budget, Core
@@ -44,7 +45,7 @@ class World:
     ``told`` are inodes whose attributes it must ask for again, ``told_names`` (parent, name) it must look up again.
     """
 
-    def __init__(self, directory: Path, *, alone: bool = False) -> None:
+    def __init__(self, directory: Path, *, alone: bool = False, store: Store | None = None) -> None:
         self.told: set[int] = set()
         self.told_names: list[tuple[int, bytes]] = []
         self._no_kernel = [
@@ -54,7 +55,7 @@ class World:
         for patch in self._no_kernel:
             patch.start()
         self.loop = Loop()
-        self.store = MemoryStore()
+        self.store: Store = store or MemoryStore()
         users = Users(self.loop, lambda uid: uid)
         subjects = Subjects(self.store, users, Access(0, 0, shared=True), time.time_ns())
         kernel = KernelCache(subjects)
