@@ -37,7 +37,16 @@ MAINTAIN_EVERY_S = 1.0
 STATUS_TIMEOUT_S = 0.8
 SWITCH_INTERVAL_S = 0.0005
 EXIT_INTERNAL = 70
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+# All but SIGUSR1 stop it, as none may end it with the mount left behind.
+SIGNALS = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGALRM,
+    signal.SIGUSR2,
+    signal.SIGUSR1,
+)
 
 log = logging.getLogger("ctxfs.daemon")
 

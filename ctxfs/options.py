@@ -62,5 +62,6 @@ def fuse_options(store: str, chosen: frozenset[str], *, owner_uid: int | None) -
 
 
 def _escape(text: str) -> str:
-    """libfuse splits options at commas, and takes a backslash as an escape."""
-    return text.replace("\\", "\\\\").replace(",", "\\,")
+    """libfuse splits options at commas and takes a backslash as an escape; pyfuse3 takes ASCII, so the rest is told."""
+    told = text.encode("ascii", "backslashreplace").decode("ascii")
+    return told.replace("\\", "\\\\").replace(",", "\\,")

@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 import sqlite3
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from importlib import resources
 from pathlib import Path
@@ -164,6 +165,9 @@ def _remove_new(path: Path) -> None:
 
 def _judge(database: Path) -> None:
     """Refuses a database that is not ours or is damaged, by looking at it only."""
+    if not stat.S_ISREG(database.lstat().st_mode):
+        # Opening a FIFO would wait for ever.
+        raise StoreCorrupt(f"{database} is not a regular file: restore a backup")
     with database.open("rb") as file:
         header = file.read(_HEADER_SIZE)
     if len(header) < _HEADER_SIZE or not header.startswith(_MAGIC):

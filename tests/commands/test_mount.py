@@ -211,7 +211,7 @@ def test_in_the_foreground_it_serves_until_it_is_told_to_stop(place: Place) -> N
 
 
 @pytest.mark.parametrize("when", ["_mount", "_state", "start", "_unmount"])
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGALRM", "SIGUSR2"])
 def test_a_daemon_that_is_stopped_at_any_moment_leaves_no_mount_and_no_runtime_files(
     place: Place, name: str, when: str
 ) -> None:

@@ -52,3 +52,4 @@ def test_a_user_mounts_for_nobody_else() -> None:
 
 def test_a_comma_in_the_store_is_not_an_option() -> None:
     assert r"fsname=/a\,b\\c" in fuse_options(r"/a,b\c", frozenset(), owner_uid=None)
+    assert r"fsname=/\\xe9\\udcff" in fuse_options("/é\udcff", frozenset(), owner_uid=None)

@@ -114,6 +114,14 @@ def test_a_moved_store_is_whole(closed: Path, tmp_path: Path) -> None:
     assert str(closed).encode() not in (moved / "ctxfs.db").read_bytes()
 
 
+def instead(make: Callable[[Path], None]) -> Callable[[Path], object]:
+    def damage(database: Path) -> None:
+        database.unlink()
+        make(database)
+
+    return damage
+
+
 def overwrite(offset: int, content: bytes) -> Callable[[Path], None]:
     def damage(database: Path) -> None:
         with database.open("r+b") as file:
@@ -140,6 +148,7 @@ def execute(sql: str) -> Callable[[Path], None]:
         (lambda database: os.truncate(database, 4096), StoreCorrupt, "damaged"),
         (lambda database: os.truncate(database, 30_000), StoreCorrupt, "damaged"),
         (overwrite(0, b"x"), StoreCorrupt, "not a database"),
+        (instead(os.mkfifo), StoreCorrupt, "not a regular file"),
         (overwrite(100, b"x" * 3000), StoreCorrupt, "damaged"),
         (overwrite(4096, b"x" * 8192), StoreCorrupt, "damaged"),
         (overwrite(-4096, b"x" * 4096), StoreCorrupt, "damaged"),
