@@ -1,15 +1,13 @@
 """What files contain at this moment: ranges of logs from the store, the rest as its row shows it."""
 
-from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from ctxfs.inodes import TEMPORARY, Node, node_of
+from ctxfs.renderings import Renderings
 from ctxfs.tree import Entry, Tree
 
 if TYPE_CHECKING:
     from ctxfs.core import Core
-
-_KEPT = 16
 
 
 class Content:
@@ -18,7 +16,7 @@ class Content:
     def __init__(self, core: "Core", tree: Tree) -> None:
         self._core = core
         self._tree = tree
-        self._shown: OrderedDict[int, tuple[int, bytes]] = OrderedDict()
+        self._renderings = Renderings()
 
     def read(self, inode: int, offset: int, size: int) -> bytes:
         """Bytes of a file, short only at its end."""
@@ -27,7 +25,11 @@ class Content:
             return self._core.store.read_stream(entry.node.id, entry.row.stream, offset, size)
         if entry.row.exists is not None and not entry.row.exists(self._core, entry.subject):
             return b""  # a writer is about to make it
-        return self.whole(inode, entry)[offset : offset + size]
+        return self._whole(inode, entry)[offset : offset + size]
+
+    def closed(self, inode: int) -> None:
+        """A handle of a file is gone."""
+        self._renderings.closed(inode)
 
     def target(self, inode: int) -> Node:
         """The node that an inode shows: itself, or what a temporary was renamed onto."""
@@ -37,16 +39,10 @@ class Content:
             return node if target is None else target
         return node
 
-    def whole(self, inode: int, entry: Entry) -> bytes:
-        """All of a computed file."""
-        assert entry.row.show is not None
-        mtime = entry.row.mtime(self._core, entry.subject)
-        kept = self._shown.get(inode)
-        if kept is None or kept[0] != mtime:
-            kept = self._shown[inode] = (mtime, entry.row.show(self._core, entry.subject))
-            if len(self._shown) > _KEPT:
-                self._shown.popitem(last=False)
-        return kept[1]
+    def _whole(self, inode: int, entry: Entry) -> bytes:
+        show, subject = entry.row.show, entry.subject
+        assert show is not None
+        return self._renderings.of(inode, entry.row.mtime(self._core, subject), lambda: show(self._core, subject))
 
     def size(self, entry: Entry) -> int:
         """Exact, and without rendering what is large."""

@@ -112,6 +112,7 @@ class TreeOperations(NameOperations):
         handle = self._handles.pop(fh)
         self._core.kernel.unwatch(inode_of(handle.node), handle.watcher)
         handle.release()
+        self._content.closed(handle.inode)
 
     async def poll(self, inode: int, fh: int, poll_handle: pyfuse3.PollHandle | None, ctx: RequestContext) -> int:
         """Always readable and writable; ``POLLPRI`` when the file grew since this handle last asked (spec 1.10)."""
