@@ -22,19 +22,19 @@ class Shape:
     """The fields of an object: needed ones, and those that are checked when present (``may``)."""
 
     def __init__(self, needs: Mapping[str, Check], may: Mapping[str, Check] | None = None) -> None:
-        self.needs = needs
+        self.needs = sorted(needs)
         self.fields = {**needs, **(may or {})}
 
 
 def fault_of(shape: Shape, value: Mapping[str, Any]) -> str | None:
     """A field of ``value`` that is missing or wrong, in words; None if all is well."""
-    missing = shape.needs.keys() - value.keys()
-    if missing:
-        return f"{min(missing)} is missing"
+    for field in shape.needs:
+        if field not in value:
+            return f"{field} is missing"
+    fields = shape.fields
     for field, item in value.items():
-        check = shape.fields.get(field)
-        if check is not None and not check.holds(item):
-            return f"{field} must be {check.what}"
+        if field in fields and not fields[field].holds(item):
+            return f"{field} must be {fields[field].what}"
     return None
 
 

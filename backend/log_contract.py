@@ -270,9 +270,9 @@ def judge_branch(parent: Session, at: int) -> None:
 
 def entry_times(append: Append, now_ms: int) -> Sequence[int]:
     """The ms time of each line of an append."""
-    if isinstance(append.time, Sequence):
-        return append.time
-    return [now_ms if append.time is None else append.time] * len(append.lines)
+    if append.time is None:
+        return [now_ms] * len(append.lines)
+    return append.time if isinstance(append.time, Sequence) else [append.time] * len(append.lines)
 
 
 def listed_key(session: Session) -> str | None:

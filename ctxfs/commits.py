@@ -40,28 +40,40 @@ class Commits:
         self._thread = threading.Thread(target=self._sync_forever, name="ctxfs-sync", daemon=True)
         self._thread.start()
 
-    def append(self, append: Append) -> Future[Appended]:
-        """Queues an append; the future is its result, or raises why it was refused."""
-        result: Future[Appended] = Future(self._loop)
-        self._queue.append((append, result))
-        if len(self._queue) == 1:
-            if self._loop.has_more():
-                self._loop.when_idle(self._commit)
-            else:
-                self._commit()
+    async def append(self, append: Append) -> Appended:
+        """Returns once it is committed and the kernel is told; raises why it was refused."""
+        if self._queue or self._loop.has_more():
+            return await self._queued(append)
+        [result] = self._commit([append])
+        if isinstance(result, Exception):
+            raise result
         return result
 
-    def _commit(self) -> None:
-        queue, self._queue = self._queue, []
-        for (_, future), result in zip(queue, self._append([append for append, _ in queue]), strict=True):
-            self._answer(future, result)
+    def _queued(self, append: Append) -> Future[Appended]:
+        if not self._queue:
+            self._loop.when_idle(self._take_queue)
+        result: Future[Appended] = Future(self._loop)
+        self._queue.append((append, result))
+        return result
 
-    def _answer(self, future: Future[Appended], result: Appended | Exception) -> None:
-        if isinstance(result, Appended):
-            self._publish(result)
-            future.set(result)
-        else:
-            future.fail(result)
+    def _take_queue(self) -> None:
+        queue, self._queue = self._queue, []
+        for (_, future), result in zip(queue, self._commit([append for append, _ in queue]), strict=True):
+            if isinstance(result, Exception):
+                future.fail(result)
+            else:
+                future.set(result)
+
+    def _commit(self, batch: Sequence[Append]) -> Sequence[Appended | Exception]:
+        # A handler waits for each result, so what the store raises is theirs, never the loop's end.
+        try:
+            results = self._store.append(batch)
+        except Exception as error:
+            return [error] * len(batch)
+        for result in results:
+            if isinstance(result, Appended):
+                self._publish(result)
+        return results
 
     def _publish(self, change: Appended) -> None:
         # The lines are stored: a bug from here on must not make their writer send them again, nor end the loop.
@@ -72,13 +84,6 @@ class Commits:
             self._statistics.failed("publish", error)
             self._statistics.refused(errno.EIO)
             log.exception("readers were not told of an append")
-
-    def _append(self, batch: Sequence[Append]) -> Sequence[Appended | Exception]:
-        # A handler waits for each result, so what the store raises is theirs, never the loop's end.
-        try:
-            return self._store.append(batch)
-        except Exception as error:
-            return [error] * len(batch)
 
     def signal(self) -> Future[None]:
         """Something that handlers can wait for and one of them sets."""

@@ -37,6 +37,7 @@ SESSION_FILES = {
     "AGENTS.md": Kind.AGENTS_MD,
     "SKILLS.md": Kind.SKILLS_MD,
 }
+_FIRST_INODES = {file: inode_of(Node(kind, 0)) for file, kind in SESSION_FILES.items()}
 KEY_DIRECTORIES: dict[IndexKind, Kind] = {
     "by-cwd": Kind.BY_CWD,
     "by-hash": Kind.BY_HASH,
@@ -118,7 +119,7 @@ class KernelCache:
         """Everything an append changed (spec 1.3); call it before the append is answered."""
         session = self._subjects.changed(change.session).session
         for file in change.files:
-            self._grown(inode_of(Node(SESSION_FILES[file], session.id)))
+            self._grown(_FIRST_INODES[file] | session.id)
         self._outdate(inode_of(Node(Kind.SESSION, session.id)))
         if session.owner is None:
             return

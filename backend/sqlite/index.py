@@ -74,18 +74,19 @@ class Index(Spaces):
         if key := listed_key(session):
             self._remap(owner, key)
 
-    def _relist(self, owners: Iterable[int | None]) -> None:
+    def _relist(self, owners: Iterable[int]) -> None:
         """The lists that appends changed are newer."""
         for owner in owners:
-            if owner is not None:
-                self._change_owner(owner, _TOUCH_LIST, self._clock())
+            self._change_owner(owner, _TOUCH_LIST, self._clock())
 
     def _top(self, owner: int) -> int | None:
-        if owner not in self._tops:
+        top = self._tops.get(owner)
+        if top is None:
             row = self._database.one(f"SELECT id {_LISTED} LIMIT 1", owner)
             if row is not None:
-                self._tops[owner] = row[0]
-        return self._tops.get(owner)
+                [top] = row
+                self._tops[owner] = top
+        return top
 
     def _unlist(self, owner: int, session: Session) -> Removed:
         """A live session that goes away: takes it and what leads to it out of the index."""

@@ -81,8 +81,9 @@ class SqliteStore(Sessions, Definitions, LogContract):
 
     @atomic
     def _commit(self, batch: Sequence[Append]) -> Sequence[Appended | CtxError]:
-        results = [self._append_one(append) for append in batch]
-        self._relist({result.session.owner for result in results if isinstance(result, Appended) and result.listed})
+        listed: set[int] = set()
+        results = [self._append_one(append, listed) for append in batch]
+        self._relist(listed)
         return results
 
     def _append_alone(self, append: Append) -> Appended | CtxError:
@@ -92,7 +93,8 @@ class SqliteStore(Sessions, Definitions, LogContract):
             return failure
         return result
 
-    def _append_one(self, append: Append) -> Appended | CtxError:
+    def _append_one(self, append: Append, relisted: set[int]) -> Appended | CtxError:
+        """Adds the owner to ``relisted`` where its list is another now."""
         session = self.session_by_id(append.session)
         try:
             before = judge_append(session, append)
@@ -105,8 +107,9 @@ class SqliteStore(Sessions, Definitions, LogContract):
         after, files = advance(before, append.lines, time_ms=times[-1], now_ns=now, seq=self._next_seq())
         listed = after.owner is not None and self._top(after.owner) != after.id
         self._store(after, append.lines, times, rows.UPDATE_AND_LIST_SESSION if listed else rows.UPDATE_SESSION)
-        if after.owner is not None:
+        if after.owner is not None and listed:
             self._tops[after.owner] = after.id
+            relisted.add(after.owner)
         if after.cwd_seq == before.cwd_seq:
             return Appended(after, files, listed)
         changes = self._move_cwd(before, after)
@@ -139,7 +142,7 @@ class SqliteStore(Sessions, Definitions, LogContract):
     @atomic
     def _create_with(self, header: SessionHeader, lines: Sequence[Line], times: Sequence[int]) -> None:
         session = self._insert(self._first(header, self._logs.add()), header)
-        result = self._append_one(Append(session.id, lines, time=times))
+        result = self._append_one(Append(session.id, lines, time=times), set())
         if isinstance(result, CtxError):
             raise result
 

@@ -6,7 +6,7 @@ log by content that begins with all it has is an append of the rest.
 
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from pyfuse3 import FUSEError
@@ -44,9 +44,11 @@ def writable_session(core: "Core", number: int) -> Session:
     return session
 
 
-async def append_lines(core: "Core", session: Session, lines: list[Line], *, expected_n: int | None = None) -> Appended:
+def append_lines(
+    core: "Core", session: Session, lines: list[Line], *, expected_n: int | None = None
+) -> Awaitable[Appended]:
     """The one write path: validated lines into the log, in one transaction with all that derives from them."""
-    return await core.commits.append(Append(session.id, lines, expected_n))
+    return core.commits.append(Append(session.id, lines, expected_n))
 
 
 class LogWriter(Writer):
@@ -66,7 +68,14 @@ class LogWriter(Writer):
     async def write(self, offset: int, data: bytes) -> int:
         """All of a request or nothing of it; refused, it takes the unfinished rest along."""
         try:
-            await self._take(writable_session(self.core, self._session), offset, data)
+            session = writable_session(self.core, self._session)
+            if self._replacement is not None:
+                self.hold(self._replacement.write(None if self._append else offset, data))
+            elif self._append or offset in (self._next, stream_size(session, self._stream)):
+                await self._extend(session, data)
+                self._next = offset + len(data)
+            else:
+                raise FUSEError(errno.EPERM)
         except Exception:
             self._rest = self._new_rest()
             if self._replacement is not None:
@@ -74,15 +83,6 @@ class LogWriter(Writer):
             self.hold(0)
             raise
         return len(data)
-
-    async def _take(self, session: Session, offset: int, data: bytes) -> None:
-        if self._replacement is not None:
-            self.hold(self._replacement.write(None if self._append else offset, data))
-        elif self._append or offset in (self._next, stream_size(session, self._stream)):
-            await self._extend(session, data)
-            self._next = offset + len(data)
-        else:
-            raise FUSEError(errno.EPERM)
 
     async def _extend(self, session: Session, data: bytes) -> None:
         end = data.rfind(b"\n") + 1
