@@ -9,6 +9,7 @@ from backend.errors import InvalidValue, Missing, ValueTooBig
 from backend.line_rules import MAX_META
 from backend.names import is_model_name, is_stable_path, is_uid
 from backend.store import OwnerKind
+from backend.strict_json import strict_document
 from ctxfs.files.directories import Caller, Found
 from ctxfs.files.providers import model_removed, provider_directories
 from ctxfs.files.values import MAX_VALUE, Value, parses_as_json
@@ -152,14 +153,15 @@ def _is_argv(text: str) -> bool:
 
 def _is_object(text: str) -> bool:
     try:
-        return isinstance(msgspec.json.decode(text.encode()), dict)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        strict_document(text.encode())
+    except InvalidValue:
         return False
+    return True
 
 
 def _is_mount_table(text: str) -> bool:
     rows = [line.split("\t") for line in text.split("\n") if line]
-    return all(
+    return text.replace("\t", "").replace("\n", "").isprintable() and all(
         len(row) in (3, 4) and is_stable_path(row[0]) and is_stable_path(row[1]) and row[2] in _MOUNT_MODES
         for row in rows
     )
