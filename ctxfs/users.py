@@ -1,14 +1,20 @@
 """Primary groups of users. The user database may be slow (LDAP), so a thread of its own asks it (spec 1.8)."""
 
+import functools
 import logging
 import pwd
 import threading
+import time
+from collections import OrderedDict
 from collections.abc import Callable
 from queue import SimpleQueue
 
 from ctxfs.loop import Future, Loop
 
 log = logging.getLogger("ctxfs")
+
+DEFAULTS = 4096
+DEFAULT_S = 300.0
 
 
 def primary_group(uid: int) -> int:
@@ -20,13 +26,25 @@ def primary_group(uid: int) -> int:
 
 
 class Users:
-    """A cache of primary groups that is filled before a home's inode is known to the kernel."""
+    """Primary groups, known before a home's inode is known to the kernel.
 
-    def __init__(self, loop: Loop, look_up: Callable[[int], int] = primary_group) -> None:
+    Groups that are not the number itself are kept: there are as many as accounts. That a number has no other is kept
+    for a while, and of the last few thousand only, for anybody may ask for any number.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        look_up: Callable[[int], int] = primary_group,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._loop = loop
         self._look_up = look_up
+        self._clock = clock
         self._groups: dict[int, int] = {}
-        self._questions: SimpleQueue[tuple[int, Future[int]] | None] = SimpleQueue()
+        self._defaults: OrderedDict[int, float] = OrderedDict()
+        self._asked: dict[int, Future[None]] = {}
+        self._questions: SimpleQueue[int | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._answer, name="ctxfs-users", daemon=True)
         self._thread.start()
 
@@ -36,25 +54,33 @@ class Users:
 
     async def learn(self, uid: int) -> None:
         """Makes ``group(uid)`` right; await it on the loop's thread before the uid's home is shown."""
-        if uid not in self._groups:
-            answer: Future[int] = Future(self._loop)
-            self._questions.put((uid, answer))
-            group = await answer
-            if group != uid:
-                # The rest is the default; keeping it would let anybody fill the memory with numbers nobody has.
-                self._groups[uid] = group
+        if uid in self._groups or self._defaults.get(uid, 0.0) > self._clock():
+            return
+        if uid not in self._asked:
+            self._asked[uid] = Future(self._loop)
+            self._questions.put(uid)
+        await self._asked[uid]
 
     def close(self) -> None:
         self._questions.put(None)
         self._thread.join()
 
     def _answer(self) -> None:
-        while (question := self._questions.get()) is not None:
-            uid, answer = question
+        while (uid := self._questions.get()) is not None:
             try:
-                group = self._look_up(uid)
+                group: int | None = self._look_up(uid)
             except Exception:
                 # A database that fails must neither end this thread nor keep anybody from a home.
                 log.exception("no answer from the user database for uid %d", uid)
-                group = uid
-            self._loop.call_soon_threadsafe(lambda answer=answer, group=group: answer.set(group))  # type: ignore[misc]
+                group = None
+            self._loop.call_soon_threadsafe(functools.partial(self._learned, uid, group))
+
+    def _learned(self, uid: int, group: int | None) -> None:
+        if group == uid:
+            self._defaults[uid] = self._clock() + DEFAULT_S
+            self._defaults.move_to_end(uid)
+            if len(self._defaults) > DEFAULTS:
+                self._defaults.popitem(last=False)
+        elif group is not None:
+            self._groups[uid] = group
+        self._asked.pop(uid).set(None)
