@@ -14,7 +14,8 @@ import pyfuse3
 from pyfuse3 import FUSEError
 
 from backend.errors import CtxError, StoreFailed, StoreFull, UnprovableHistory
-from ctxfs.statistics import Health, Statistics
+from ctxfs.disk_health import DiskHealth
+from ctxfs.statistics import Statistics
 
 log = logging.getLogger("ctxfs")
 
@@ -35,7 +36,7 @@ def errno_of(error: BaseException) -> int:
     return errno.EIO
 
 
-def guarded(operation: str, handler: Handler, statistics: Statistics, health: Health) -> Handler:
+def guarded(operation: str, handler: Handler, statistics: Statistics, health: DiskHealth) -> Handler:
     """``handler``, but it raises nothing but FUSEError and counts what it answers."""
     requests = statistics.requests
 
@@ -88,7 +89,7 @@ def _explain(operation: str, error: BaseException, number: int) -> None:
     log.log(level, "%s refused: %s", operation, reason)
 
 
-def guard_operations(operations: pyfuse3.Operations, statistics: Statistics, health: Health) -> None:
+def guard_operations(operations: pyfuse3.Operations, statistics: Statistics, health: DiskHealth) -> None:
     """Wraps every handler of ``operations``, those it inherits too."""
     for name in dir(pyfuse3.Operations):
         if name.startswith("_") or name in _NOT_REQUESTS or not callable(handler := getattr(operations, name)):

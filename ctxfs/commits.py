@@ -11,8 +11,9 @@ import threading
 from collections.abc import Callable, Sequence
 
 from backend.store import Append, Appended, FileStore
+from ctxfs.disk_health import DiskHealth
 from ctxfs.loop import Future, Loop
-from ctxfs.statistics import Health, Statistics
+from ctxfs.statistics import Statistics
 
 log = logging.getLogger("ctxfs")
 
@@ -24,7 +25,7 @@ class Commits:
         self,
         loop: Loop,
         store: FileStore,
-        health: Health,
+        health: DiskHealth,
         statistics: Statistics,
         published: Callable[[Appended], None],
     ) -> None:

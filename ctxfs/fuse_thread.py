@@ -15,8 +15,10 @@ import pyfuse3
 from backend.errors import StoreFailed
 from backend.store import Store, StoreStatus
 from ctxfs.boundary import guard_operations
+from ctxfs.budget import Budget
 from ctxfs.commits import Commits
-from ctxfs.core import Budget, Core
+from ctxfs.core import Core
+from ctxfs.disk_health import DiskHealth
 from ctxfs.files.passthrough import DiskOperations
 from ctxfs.files.passthrough_blocking import BlockingCalls
 from ctxfs.files.temporaries import Temporaries
@@ -25,7 +27,7 @@ from ctxfs.kernel_cache import KernelCache
 from ctxfs.loop import Loop
 from ctxfs.operations import Operations
 from ctxfs.privacy import Access
-from ctxfs.statistics import Health, Statistics
+from ctxfs.statistics import Statistics
 from ctxfs.subjects import Subjects
 from ctxfs.users import Users
 
@@ -66,7 +68,7 @@ class FuseThread:
         root = Access(os.geteuid(), os.getegid(), shared=True)
         subjects = Subjects(store, users, root, time.time_ns())
         kernel = KernelCache(subjects)
-        health = Health(lambda: kernel.attributes_changed(inode_of(Node(Kind.STATUS, 1))))
+        health = DiskHealth(lambda: kernel.attributes_changed(inode_of(Node(Kind.STATUS, 1))))
         budget = Budget()
         return Core(
             store=store,

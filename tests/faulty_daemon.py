@@ -17,9 +17,10 @@ import pyfuse3
 from backend.sqlite import SqliteStore
 from ctxfs import daemon, fuse_thread
 from ctxfs.boundary import guard_operations
+from ctxfs.disk_health import DiskHealth
 from ctxfs.kernel_cache import KernelCache
 from ctxfs.loop import Loop
-from ctxfs.statistics import Health, Statistics
+from ctxfs.statistics import Statistics
 
 PLACES = ("publishing", "commit", "sync", "user database", "maintenance", "figures")
 FATAL = "loop"
@@ -41,7 +42,7 @@ def faulty(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def plant_and_guard(operations: pyfuse3.Operations, statistics: Statistics, health: Health) -> None:
+def plant_and_guard(operations: pyfuse3.Operations, statistics: Statistics, health: DiskHealth) -> None:
     for name in dir(pyfuse3.Operations):
         handler = getattr(operations, name)
         if not name.startswith("_") and callable(handler):

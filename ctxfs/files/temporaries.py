@@ -17,7 +17,7 @@ from ctxfs.files.handles import Handle, Opening
 from ctxfs.inodes import Kind, Node
 
 if TYPE_CHECKING:
-    from ctxfs.core import Budget
+    from ctxfs.budget import Budget
 
 IDLE_LIMIT_NS = 3600 * 10**9
 # Empty ones cost memory too, which no budget of bytes would bound.

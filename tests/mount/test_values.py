@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxfs.core import USER_LIMIT
+from ctxfs.budget import USER_LIMIT
 from tests.mount.acting import agent_directory, entries, message, new_session, opened, refused, write_once
 from tests.mount.scenery import SESSION_FILES
 from tests.people import ALICE, ROOT, Person

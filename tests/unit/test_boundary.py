@@ -11,7 +11,8 @@ from pyfuse3 import FUSEError
 
 from backend import errors
 from ctxfs.boundary import errno_of, guard_operations, guarded, guarded_silently
-from ctxfs.statistics import Health, Statistics
+from ctxfs.disk_health import DiskHealth
+from ctxfs.statistics import Statistics
 
 
 @pytest.fixture
@@ -20,11 +21,11 @@ def statistics() -> Statistics:
 
 
 @pytest.fixture
-def health() -> Health:
-    return Health(lambda: None)
+def health() -> DiskHealth:
+    return DiskHealth(lambda: None)
 
 
-def answer_of(error: BaseException, statistics: Statistics, health: Health) -> int:
+def answer_of(error: BaseException, statistics: Statistics, health: DiskHealth) -> int:
     """The errno that a handler answers which raises ``error``."""
 
     async def handler() -> None:
@@ -39,7 +40,7 @@ OURS = [error for error in vars(errors).values() if isinstance(error, type) and 
 
 
 @pytest.mark.parametrize("error", OURS, ids=lambda error: error.__name__)
-def test_our_errors_carry_their_errno(error: type[errors.CtxError], statistics: Statistics, health: Health) -> None:
+def test_our_errors_carry_their_errno(error: type[errors.CtxError], statistics: Statistics, health: DiskHealth) -> None:
     made = error.__new__(error)
     Exception.__init__(made, "why")
     assert answer_of(made, statistics, health) == error.errno
@@ -48,7 +49,7 @@ def test_our_errors_carry_their_errno(error: type[errors.CtxError], statistics: 
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EROFS, errno.ENAMETOOLONG])
-def test_errors_of_the_system_pass(number: int, statistics: Statistics, health: Health) -> None:
+def test_errors_of_the_system_pass(number: int, statistics: Statistics, health: DiskHealth) -> None:
     assert answer_of(OSError(number, "x"), statistics, health) == number
 
 
@@ -56,7 +57,7 @@ def test_errors_of_the_system_pass(number: int, statistics: Statistics, health: 
     "error", [RuntimeError("x"), KeyError("k"), AssertionError(), MemoryError(), RecursionError(), OSError("no number")]
 )
 def test_anything_else_is_eio_logged_with_its_stack_and_counted(
-    error: Exception, statistics: Statistics, health: Health, caplog: pytest.LogCaptureFixture
+    error: Exception, statistics: Statistics, health: DiskHealth, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert answer_of(error, statistics, health) == errno.EIO
     assert statistics.errors["EIO"] == 1
@@ -66,12 +67,12 @@ def test_anything_else_is_eio_logged_with_its_stack_and_counted(
         assert caplog.records[-1].exc_info is not None
 
 
-def test_a_fuse_error_passes_as_it_is(statistics: Statistics, health: Health) -> None:
+def test_a_fuse_error_passes_as_it_is(statistics: Statistics, health: DiskHealth) -> None:
     assert answer_of(FUSEError(errno.EXDEV), statistics, health) == errno.EXDEV
     assert statistics.errors == {"EXDEV": 1}
 
 
-def test_what_is_returned_passes_and_requests_are_counted(statistics: Statistics, health: Health) -> None:
+def test_what_is_returned_passes_and_requests_are_counted(statistics: Statistics, health: DiskHealth) -> None:
     async def handler(one: int, two: int) -> tuple[int, int]:
         return one, two
 
@@ -106,7 +107,7 @@ def test_a_full_or_failing_store_shows_in_health_without_names_until_something_i
     statistics: Statistics, error: errors.CtxError, failure: str
 ) -> None:
     changes: list[str] = []
-    health = Health(lambda: changes.append("changed"))
+    health = DiskHealth(lambda: changes.append("changed"))
     since = health.changed_ns
     answer_of(error, statistics, health)
     answer_of(error, statistics, health)
@@ -122,7 +123,7 @@ def test_a_full_or_failing_store_shows_in_health_without_names_until_something_i
 
 
 def test_what_a_user_wrote_is_never_logged(
-    statistics: Statistics, health: Health, caplog: pytest.LogCaptureFixture
+    statistics: Statistics, health: DiskHealth, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     answer_of(OSError(errno.EIO, "x", "/home/1001/secret"), statistics, health)
@@ -130,7 +131,7 @@ def test_what_a_user_wrote_is_never_logged(
     assert "EIO" in caplog.text
 
 
-def test_every_handler_is_guarded_the_inherited_ones_too(statistics: Statistics, health: Health) -> None:
+def test_every_handler_is_guarded_the_inherited_ones_too(statistics: Statistics, health: DiskHealth) -> None:
     class Broken(pyfuse3.Operations):
         async def getattr(self, inode: int, ctx: Any) -> Any:
             raise RuntimeError

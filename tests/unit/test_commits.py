@@ -10,8 +10,9 @@ from backend.lines import parse_line
 from backend.memory import MemoryStore
 from backend.store import Append, Appended
 from ctxfs.commits import Commits
+from ctxfs.disk_health import DiskHealth
 from ctxfs.loop import Loop
-from ctxfs.statistics import Health, Statistics
+from ctxfs.statistics import Statistics
 
 
 class Store(MemoryStore):
@@ -41,7 +42,7 @@ class World:
     def __init__(self) -> None:
         self.loop = Loop()
         self.store = Store()
-        self.health = Health(lambda: None)
+        self.health = DiskHealth(lambda: None)
         self.published: list[Appended] = []
         self.statistics = Statistics()
         self.commits = Commits(self.loop, self.store, self.health, self.statistics, self.published.append)

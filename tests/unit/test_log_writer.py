@@ -12,7 +12,7 @@ from pyfuse3 import EntryAttributes, FileInfo, FUSEError
 
 from backend.errors import CtxError
 from backend.store import Append, Appended
-from ctxfs.core import USER_LIMIT
+from ctxfs.budget import USER_LIMIT
 from ctxfs.inodes import Kind, Node, inode_of
 from tests.unit.world import Caller, World
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from pyfuse3 import FUSEError
 
-from ctxfs.core import TOTAL_LIMIT, USER_LIMIT, Budget
+from ctxfs.budget import TOTAL_LIMIT, USER_LIMIT, Budget
 from ctxfs.files.temporaries import IDLE_LIMIT_NS, USER_COUNT_LIMIT, Temporaries
 from ctxfs.inodes import Kind, Node
 

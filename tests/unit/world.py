@@ -13,8 +13,10 @@ from backend.errors import CtxError
 from backend.memory import MemoryStore
 from backend.store import Store
 from ctxfs.boundary import errno_of
+from ctxfs.budget import Budget
 from ctxfs.commits import Commits
-from ctxfs.core import Budget, Core
+from ctxfs.core import Core
+from ctxfs.disk_health import DiskHealth
 from ctxfs.file_operations import TreeOperations
 from ctxfs.files.passthrough import DiskOperations
 from ctxfs.files.temporaries import Temporaries
@@ -22,7 +24,7 @@ from ctxfs.inodes import node_of
 from ctxfs.kernel_cache import KernelCache
 from ctxfs.loop import Loop
 from ctxfs.privacy import Access
-from ctxfs.statistics import Health, Statistics
+from ctxfs.statistics import Statistics
 from ctxfs.subjects import Subjects
 from ctxfs.tree import Tree
 from ctxfs.users import Users
@@ -59,7 +61,7 @@ class World:
         users = Users(self.loop, lambda uid: uid)
         subjects = Subjects(self.store, users, Access(0, 0, shared=True), time.time_ns())
         kernel = KernelCache(subjects)
-        health = Health(lambda: None)
+        health = DiskHealth(lambda: None)
         budget = Budget()
         self.statistics = Statistics()
         self.core = Core(
