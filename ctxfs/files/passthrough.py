@@ -29,6 +29,7 @@ from ctxfs.files.passthrough_attributes import entry_of, fill_entry, give_to_cal
 from ctxfs.files.passthrough_blocking import Offload, inline
 from ctxfs.files.passthrough_calls import RENAME_EXCHANGE, RENAME_NOREPLACE, DirectoryEntry, set_times
 from ctxfs.files.passthrough_data import FileData
+from ctxfs.files.passthrough_descriptors import Descriptors
 from ctxfs.files.passthrough_directory import DirectoryStream
 from ctxfs.files.passthrough_inodes import DISK_TAG, Inode, Listed
 from ctxfs.files.passthrough_roots import Roots
@@ -58,6 +59,7 @@ class DiskOperations:
         self._invalidate = invalidate
         self._data = FileData(offload)
         self._streams: dict[int, DirectoryStream] = {}
+        self._descriptors = Descriptors()
 
     def close(self) -> None:
         """Gives up the descriptors of the tree; the mount must be gone."""
@@ -267,6 +269,7 @@ class DiskOperations:
         self, parent_inode: int, name: bytes, mode: int, flags: int, ctx: RequestContext
     ) -> tuple[FileInfo, EntryAttributes]:
         parent = self._tree.table[parent_inode]
+        self._descriptors.check(ctx.uid)
         new = flags & _FLAGS | os.O_CREAT | os.O_EXCL
         try:
             fd = os.open(leaf(name), new, stat.S_IMODE(mode), dir_fd=self._tree.directory(parent))
@@ -278,17 +281,20 @@ class DiskOperations:
         except OSError:
             os.close(fd)
             raise
+        self._descriptors.add(fd, ctx.uid)
         return FileInfo(fh=DISK_TAG | fd, keep_cache=True), entry
 
     async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
         known = self._tree.table[inode]
         if known.kind != stat.S_IFREG:
             raise _error(errno.EOPNOTSUPP)
+        self._descriptors.check(ctx.uid)
         with self._tree.held(known) as held:
             if flags & os.O_TRUNC:
                 self._drop_privileges(known, held, ctx)
             # No O_APPEND: the kernel sends the offset, and writes mapped pages back through any handle.
             fd = os.open(through(held), flags & _FLAGS)
+        self._descriptors.add(fd, ctx.uid)
         return FileInfo(fh=DISK_TAG | fd, keep_cache=True)
 
     def _drop_privileges(self, inode: Inode, held: int, ctx: RequestContext) -> None:
@@ -309,7 +315,7 @@ class DiskOperations:
         """Nothing is held back here."""
 
     async def release(self, fh: int) -> None:
-        os.close(_descriptor(fh))
+        self._descriptors.close(_descriptor(fh))
 
     async def fsync(self, fh: int, datasync: bool) -> None:
         await self._data.sync(_descriptor(fh), os.fdatasync if datasync else os.fsync)
@@ -318,7 +324,9 @@ class DiskOperations:
 
     async def opendir(self, inode: int, ctx: RequestContext) -> int:
         known = self._tree.table[inode]
+        self._descriptors.check(ctx.uid)
         fd = os.open(through(self._tree.directory(known)), os.O_RDONLY | os.O_DIRECTORY)
+        self._descriptors.add(fd, ctx.uid)
         self._streams[fd] = DirectoryStream(known, fd)
         return DISK_TAG | fd
 
@@ -363,7 +371,7 @@ class DiskOperations:
         return inode
 
     async def releasedir(self, fh: int) -> None:
-        os.close(self._streams.pop(_descriptor(fh)).fd)
+        self._descriptors.close(self._streams.pop(_descriptor(fh)).fd)
 
     async def fsyncdir(self, fh: int, datasync: bool) -> None:
         await self.fsync(fh, datasync)

@@ -485,3 +485,25 @@ def test_a_capability_is_seen_as_soon_as_it_is_set(disk: Disk) -> None:
     run(disk.operations.setxattr(file, b"security.capability", capability, CALLER))
     assert asked == ["ENODATA", "ENODATA"]
     assert run(disk.operations.getxattr(file, b"security.capability", CALLER)) == capability
+
+
+def test_one_user_cannot_take_all_descriptors(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (8, 8))
+    alice, bob, root = (cast(RequestContext, SimpleNamespace(uid=uid, gid=0, pid=0, umask=0)) for uid in (1, 2, 0))
+    (disk.path / "file").touch(mode=0o666)
+    inode = disk.look_up(b"file")
+    operations = disk.operations
+    files = [run(operations.open(inode, os.O_RDONLY, alice)).fh for _ in range(3)]
+    directory = run(operations.opendir(disk.root, alice))
+    for refused in (
+        operations.open(inode, os.O_RDONLY, alice),
+        operations.opendir(disk.root, alice),
+        operations.create(disk.root, b"new", 0o600, os.O_WRONLY, alice),
+    ):
+        assert error_of(refused) == "EMFILE"
+    assert not (disk.path / "new").exists()
+    files += [run(operations.open(inode, os.O_RDONLY, caller)).fh for caller in (bob, root, root, root, root, root)]
+    run(operations.releasedir(directory))
+    files.append(run(operations.open(inode, os.O_RDONLY, alice)).fh)
+    for fh in files:
+        run(operations.release(fh))
