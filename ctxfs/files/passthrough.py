@@ -5,10 +5,11 @@ dispatcher in front of it sends it those and no other. They raise ``OSError`` on
 the dispatcher's (one boundary for errors).
 
 Who may do what has been checked by the kernel (``default_permissions``) against the attributes shown here, before
-a request arrives. What is left to do here is what the kernel expects of a file system: new files belong to the
-caller, setgid directories hand down their group, truncation by ``open`` clears setuid and setgid. The umask has been
-applied, and setuid and setgid are cleared on write, truncate and chown by a setattr that the kernel sends, as long
-as no file is opened with ``direct_io`` (it skips that).
+a request arrives; beside that, opening and changes of names in a home are its uid's and uid 0's. What is left to do
+here is what the kernel expects of a file system: new files belong to the caller, setgid directories hand down their
+group, truncation by ``open`` clears setuid and setgid. The umask has been applied, and setuid and setgid are cleared on
+write, truncate and chown by a setattr that the kernel sends, as long as no file is opened with ``direct_io`` (it skips
+that).
 
 Only the daemon changes the disk, so the kernel may keep names, attributes and pages (an hour, ``keep_cache``).
 
@@ -25,14 +26,14 @@ from pathlib import Path
 import pyfuse3
 from pyfuse3 import EntryAttributes, FileInfo, ReaddirToken, RequestContext, SetattrFields, StatvfsData
 
-from ctxfs.files.passthrough_attributes import entry_of, fill_entry, give_to_caller, set_mode
+from ctxfs.files.passthrough_attributes import changes_others, entry_of, fill_entry, give_to_caller, set_mode
 from ctxfs.files.passthrough_blocking import Offload, inline
 from ctxfs.files.passthrough_calls import RENAME_EXCHANGE, RENAME_NOREPLACE, DirectoryEntry, set_times
 from ctxfs.files.passthrough_data import FileData
 from ctxfs.files.passthrough_descriptors import Descriptors
 from ctxfs.files.passthrough_directory import DirectoryStream
 from ctxfs.files.passthrough_inodes import DISK_TAG, Inode, Listed
-from ctxfs.files.passthrough_roots import Roots
+from ctxfs.files.passthrough_roots import Roots, check_home
 from ctxfs.files.passthrough_tree import DiskTree, leaf, through
 
 _FLAGS = os.O_ACCMODE | os.O_TRUNC | os.O_SYNC | os.O_DSYNC | os.O_NOATIME
@@ -115,6 +116,12 @@ class DiskOperations:
 
     # Names
 
+    def _allowed(self, inode: int, ctx: RequestContext) -> Inode:
+        """What is opened, or a directory in which a name changes."""
+        known = self._tree.table[inode]
+        check_home(known, ctx.uid)
+        return known
+
     async def lookup(self, parent_inode: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
         return self._found(self._tree.table[parent_inode], leaf(name))
 
@@ -135,17 +142,17 @@ class DiskOperations:
     async def mknod(self, parent_inode: int, name: bytes, mode: int, rdev: int, ctx: RequestContext) -> EntryAttributes:
         if stat.S_IFMT(mode) not in _KINDS:
             raise _error(errno.EPERM)
-        parent = self._tree.table[parent_inode]
+        parent = self._allowed(parent_inode, ctx)
         os.mknod(leaf(name), mode, dir_fd=self._tree.directory(parent))
         return self._made(parent, name, mode, ctx, os.unlink)
 
     async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
-        parent = self._tree.table[parent_inode]
+        parent = self._allowed(parent_inode, ctx)
         os.mkdir(leaf(name), mode, dir_fd=self._tree.directory(parent))
         return self._made(parent, name, mode, ctx, os.rmdir)
 
     async def symlink(self, parent_inode: int, name: bytes, target: bytes, ctx: RequestContext) -> EntryAttributes:
-        parent = self._tree.table[parent_inode]
+        parent = self._allowed(parent_inode, ctx)
         os.symlink(target, leaf(name), dir_fd=self._tree.directory(parent))
         return self._made(parent, name, stat.S_IFLNK, ctx, os.unlink)
 
@@ -165,17 +172,17 @@ class DiskOperations:
             raise
 
     async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
-        parent = self._tree.table[parent_inode]
+        parent = self._allowed(parent_inode, ctx)
         with self._tree.unlinking(parent, leaf(name)):
             os.unlink(name, dir_fd=self._tree.directory(parent))
 
     async def rmdir(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
-        parent = self._tree.table[parent_inode]
+        parent = self._allowed(parent_inode, ctx)
         with self._tree.unlinking(parent, leaf(name)):
             os.rmdir(name, dir_fd=self._tree.directory(parent))
 
     async def link(self, inode: int, new_parent_inode: int, new_name: bytes, ctx: RequestContext) -> EntryAttributes:
-        new_parent = self._tree.table[new_parent_inode]
+        new_parent = self._allowed(new_parent_inode, ctx)
         directory = self._tree.directory(new_parent)
         with self._tree.held(self._tree.table[inode]) as fd:
             os.link(through(fd), leaf(new_name), dst_dir_fd=directory, follow_symlinks=True)
@@ -192,7 +199,7 @@ class DiskOperations:
     ) -> None:
         if flags not in (0, RENAME_NOREPLACE, RENAME_EXCHANGE):
             raise _error(errno.EINVAL)
-        parent, new_parent = self._tree.table[parent_inode], self._tree.table[new_parent_inode]
+        parent, new_parent = self._allowed(parent_inode, ctx), self._allowed(new_parent_inode, ctx)
         self._tree.rename(parent, leaf(name), new_parent, leaf(new_name), flags)
 
     # Attributes
@@ -212,7 +219,7 @@ class DiskOperations:
         known = self._tree.table[inode]
         with self._tree.held(known) as fd:
             path = through(fd)
-            if fields.update_uid or fields.update_gid or not _changes_others(fields):
+            if fields.update_uid or fields.update_gid or not changes_others(fields):
                 # Before the mode: a change of owner clears setuid and setgid. A change of nothing renews ctime.
                 os.chown(path, attr.st_uid if fields.update_uid else -1, attr.st_gid if fields.update_gid else -1)
             if fields.update_mode:
@@ -268,7 +275,7 @@ class DiskOperations:
     async def create(
         self, parent_inode: int, name: bytes, mode: int, flags: int, ctx: RequestContext
     ) -> tuple[FileInfo, EntryAttributes]:
-        parent = self._tree.table[parent_inode]
+        parent = self._allowed(parent_inode, ctx)
         self._descriptors.check(ctx.uid)
         new = flags & _FLAGS | os.O_CREAT | os.O_EXCL
         try:
@@ -285,7 +292,7 @@ class DiskOperations:
         return FileInfo(fh=DISK_TAG | fd, keep_cache=True), entry
 
     async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
-        known = self._tree.table[inode]
+        known = self._allowed(inode, ctx)
         if known.kind != stat.S_IFREG:
             raise _error(errno.EOPNOTSUPP)
         self._descriptors.check(ctx.uid)
@@ -323,7 +330,7 @@ class DiskOperations:
     # Open directories
 
     async def opendir(self, inode: int, ctx: RequestContext) -> int:
-        known = self._tree.table[inode]
+        known = self._allowed(inode, ctx)
         self._descriptors.check(ctx.uid)
         fd = os.open(through(self._tree.directory(known)), os.O_RDONLY | os.O_DIRECTORY)
         self._descriptors.add(fd, ctx.uid)
@@ -389,7 +396,3 @@ def _attribute(name: bytes) -> bytes:
     if name.startswith(_ACL):
         raise _error(errno.EOPNOTSUPP)
     return name
-
-
-def _changes_others(fields: SetattrFields) -> bool:
-    return fields.update_mode or fields.update_size or fields.update_atime or fields.update_mtime

@@ -6,7 +6,7 @@ Used by the FUSE thread only.
 import os
 import stat
 
-from pyfuse3 import EntryAttributes, RequestContext
+from pyfuse3 import EntryAttributes, RequestContext, SetattrFields
 
 from ctxfs.files.passthrough_inodes import Inode
 from ctxfs.files.passthrough_tree import through
@@ -49,3 +49,8 @@ def set_mode(fd: int, mode: int, ctx: RequestContext, directory: os.stat_result)
     wanted = stat.S_IMODE(mode) | inherited
     if not stat.S_ISLNK(mode) and stat.S_IMODE(os.fstat(fd).st_mode) != wanted:
         os.chmod(through(fd), wanted)
+
+
+def changes_others(fields: SetattrFields) -> bool:
+    """Whether a setattr is about more than owner and group."""
+    return fields.update_mode or fields.update_size or fields.update_atime or fields.update_mtime

@@ -40,13 +40,14 @@ class Inode:
     """A file of the disk as the kernel knows it.
 
     ``fd`` is an O_PATH descriptor or -1: directories in recent use and files without a name have one.
-    ``children`` counts the names that known inodes have in this directory. ``has_no_capability`` is known of a file
+    ``children`` counts the names that known inodes have in this directory. ``home`` is, of a root in a home, the uid
+    whose home it is. ``has_no_capability`` is known of a file
     that the kernel asked about: it asks before every write.
     """
 
     __slots__ = (
-        *("_other_names", "children", "fd", "has_no_capability", "identity", "kind", "lookups", "name", "number"),
-        "parent",
+        *("_other_names", "children", "fd", "has_no_capability", "home", "identity", "kind", "lookups"),
+        *("name", "number", "parent"),
     )
 
     def __init__(self, number: int, attributes: os.stat_result | Listed) -> None:
@@ -59,6 +60,7 @@ class Inode:
         self.lookups = 0
         self.children = 0
         self.fd = -1
+        self.home: int | None = None
         self.has_no_capability = False
 
     @property

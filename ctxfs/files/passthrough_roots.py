@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from backend.names import is_uid
 from ctxfs.files.passthrough_calls import RENAME_NOREPLACE, read_entries, rename
 from ctxfs.files.passthrough_inodes import Inode
 from ctxfs.files.passthrough_tree import DiskTree, leaf, through
@@ -32,6 +33,7 @@ class Roots:
                 if not root.is_directory:
                     raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
                 root.lookups += 1
+                root.home = _home_of(key)
                 self._found[key] = root
         return self._found[key]
 
@@ -88,6 +90,31 @@ class Roots:
         *above, name = parts
         with self._reached(above) as parent, self._tree.unlinking(parent, name):
             os.rmdir(name, dir_fd=self._tree.directory(parent))
+
+
+def check_home(inode: Inode, uid: int) -> None:
+    """A home is its uid's, and uid 0's (spec 1.8): ``PermissionError`` for others, wherever they came by the inode."""
+    if uid != 0 and not any(home in (None, uid) for home in _homes(inode)):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def _homes(inode: Inode) -> Iterator[int | None]:
+    """Of each name of an inode, whose home it is in; a directory has one, and what has none left is nobody's."""
+    if inode.home is not None or inode.parent is None:
+        yield inode.home
+        return
+    for parent, _ in inode.names():
+        directory: Inode | None = parent
+        while directory is not None and directory.home is None:
+            directory = directory.parent
+        yield None if directory is None else directory.home
+
+
+def _home_of(key: str) -> int | None:
+    match key.split("/"):
+        case ["home", name, *_] if is_uid(name):
+            return int(name)
+    return None
 
 
 def _parts(key: str) -> list[bytes]:

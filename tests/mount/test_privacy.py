@@ -299,6 +299,30 @@ def test_a_descriptor_that_is_handed_on_keeps_working(home: Home) -> None:
     assert BOB.outcome(os.open, session / "messages.jsonl", os.O_RDONLY) == "EACCES"
 
 
+def test_who_was_handed_an_ordinary_directory_opens_and_changes_nothing_in_it(home: Home) -> None:
+    """Whatever its modes say: a home is its uid's. What was opened by Alice goes on working."""
+    data = home.agent / "data"
+    ALICE.does(data.chmod, 0o777)
+    ALICE.does((data / "file").write_bytes, b"hers")
+    ALICE.does((data / "file").chmod, 0o666)
+    descriptors = [handed_on(data, os.O_RDONLY | os.O_DIRECTORY), handed_on(data / "file", os.O_RDWR)]
+    directory, file = descriptors
+    try:
+        assert BOB.does(os.pread, file, 10, 0) == b"hers"
+        assert BOB.does(os.pwrite, file, b"his!", 0) == 4
+        assert BOB.does(os.listdir, directory) == ["file"]
+        for flags in (os.O_RDONLY, os.O_WRONLY):
+            assert BOB.outcome(os.open, "file", flags, dir_fd=directory) == "EACCES"
+        assert BOB.outcome(os.open, "new", os.O_WRONLY | os.O_CREAT, dir_fd=directory) == "EACCES"
+        assert BOB.outcome(os.mkdir, "new", dir_fd=directory) == "EACCES"
+        assert BOB.outcome(os.unlink, "file", dir_fd=directory) == "EACCES"
+        assert ROOT.outcome(os.open, "file", os.O_RDONLY, dir_fd=directory) == "ok"
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+    assert ALICE.does((data / "file").read_bytes) == b"his!"
+
+
 def test_a_directory_that_is_handed_on_can_be_listed(home: Home) -> None:
     home.session("one")
     descriptor = handed_on(home.sessions, os.O_RDONLY | os.O_DIRECTORY)

@@ -41,6 +41,7 @@ KERNEL_KEEPS_SETGID = (
 )
 OWNER = pwd.getpwnam("nobody").pw_uid
 """Whose mount an ordinary user's is here: fusermount3 only serves users that have a name."""
+A_HOME_IS_ITS_UIDS = "in a home nobody else opens anything, whatever its modes say and however they got there"
 ALL_REFUSED = ["ENOTSUP", "ENOTSUP", "ENOTSUP", [], "ENOTSUP", "ENOTSUP"]
 
 DIFFERENCES = {
@@ -77,6 +78,14 @@ OWN_MOUNT_DIFFERENCES = {
     "setid: mapped writes": Difference(
         [["file", "0o755", 1, OWNER, OWNER, 4096], "XYZx"],
         "mapped pages come back as writes of the daemon, which has no rights to spare setuid and setgid",
+    ),
+}
+
+HOME_DIFFERENCES = {
+    **DIFFERENCES,
+    "rights: a change of mode counts at once for another user": Difference(["EACCES"] * 8, A_HOME_IS_ITS_UIDS),
+    "rights: a change of a directory's mode counts at once for what is below": Difference(
+        ["EACCES"] * 10, A_HOME_IS_ITS_UIDS
     ),
 }
 

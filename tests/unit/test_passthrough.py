@@ -20,7 +20,8 @@ from ctxfs.files.passthrough_inodes import DISK_TAG
 from ctxfs.files.passthrough_tree import DIRECTORY_LIMIT
 
 T = TypeVar("T")
-KEY = "home/1000/agent/coder/data"
+HOME = f"home/{os.geteuid()}"
+KEY = f"{HOME}/agent/coder/data"
 CALLER = cast(RequestContext, SimpleNamespace(uid=os.geteuid(), gid=os.getegid(), pid=0, umask=0o022))
 NOT_NAMES = (b"", b".", b"..", b"../x", b"a/b", b"/etc")
 
@@ -42,14 +43,42 @@ def error_of(handler: Coroutine[Any, Any, Any]) -> str:
     return "ok"
 
 
+class Inside:
+    """A directory for everybody, below a root: with a file (one with two names, too) and an empty directory."""
+
+    def __init__(self, base: Path, key: str = "home/1001/agent/a/data") -> None:
+        self.operations = DiskOperations(base, as_root=True, invalidate=lambda _: None)
+        self.root = self.operations.make_root(key, -1, -1, 0o777)
+        self.path = base / key / "directory"
+        self.path.mkdir()
+        self.path.chmod(0o777)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Makes again what may have been removed, and looks it up."""
+        for name in os.listdir(self.path):
+            (os.rmdir if (self.path / name).is_dir() else os.unlink)(self.path / name)
+        (self.path / "file").touch()
+        (self.path / "one").touch()
+        os.link(self.path / "one", self.path / "two")
+        (self.path / "empty").mkdir()
+        self.directory = self._look_up(self.root, b"directory")
+        self.file = self._look_up(self.directory, b"file")
+        self.linked = self._look_up(self.directory, b"one")
+        assert self._look_up(self.directory, b"two") == self.linked
+
+    def _look_up(self, parent: int, name: bytes) -> int:
+        return int(run(self.operations.lookup(parent, name, CALLER)).st_ino)
+
+
 class Disk:
     """A ``DiskOperations`` with one root, and what is needed to look behind it."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: Path, key: str = KEY) -> None:
         self.invalidated: list[int] = []
         self.operations = DiskOperations(base, as_root=os.geteuid() == 0, invalidate=self.invalidated.append)
-        self.root = self.operations.make_root(KEY, -1, -1, 0o755)
-        self.path = base / KEY
+        self.root = self.operations.make_root(key, -1, -1, 0o755)
+        self.path = base / key
 
     def look_up(self, *names: bytes) -> int:
         inode = self.root
@@ -76,7 +105,7 @@ def descriptors() -> int:
 
 
 def test_base_and_parents_are_private(disk: Disk, tmp_path: Path) -> None:
-    parents = [tmp_path / "disk", *(tmp_path / "disk" / part for part in ("home", "home/1000/agent/coder"))]
+    parents = [tmp_path / "disk", *(tmp_path / "disk" / part for part in ("home", f"{HOME}/agent/coder"))]
     assert {stat.S_IMODE(parent.stat().st_mode) for parent in parents} == {0o700}
 
 
@@ -100,14 +129,14 @@ def test_making_a_root_again_changes_nothing(disk: Disk) -> None:
 
 def test_a_root_that_was_half_made_is_made(disk: Disk) -> None:
     (disk.path.parent / ".cache").mkdir(mode=0o700)
-    disk.operations.make_root("home/1000/agent/coder/cache", -1, -1, 0o750)
+    disk.operations.make_root(f"{HOME}/agent/coder/cache", -1, -1, 0o750)
     assert stat.S_IMODE((disk.path.parent / "cache").stat().st_mode) == 0o750
     assert sorted(os.listdir(disk.path.parent)) == ["cache", "data"]
 
 
 def test_missing_root(disk: Disk) -> None:
     with pytest.raises(FileNotFoundError):
-        disk.operations.root_inode("home/1000/agent/nobody/data")
+        disk.operations.root_inode(f"{HOME}/agent/nobody/data")
 
 
 @pytest.mark.parametrize("key", ["", "..", "home/../home", "home//1000", "/etc", "home/"])
@@ -126,7 +155,7 @@ def test_full_root_is_not_removed(disk: Disk) -> None:
     assert disk.operations.root_inode(KEY) == disk.root
 
 
-@pytest.mark.parametrize("key", [KEY, "home/1000/agent/second/log", "shared/team/data", "data"])
+@pytest.mark.parametrize("key", [KEY, f"{HOME}/agent/second/log", "shared/team/data", "data"])
 def test_removed_root_takes_the_empty_directories_above_along_but_no_home(disk: Disk, tmp_path: Path, key: str) -> None:
     if key != KEY:
         disk.operations.make_root(key, -1, -1, 0o700)
@@ -134,7 +163,7 @@ def test_removed_root_takes_the_empty_directories_above_along_but_no_home(disk: 
         assert disk.operations.root_is_empty(each)
         disk.operations.remove_root(each)
     base = tmp_path / "disk"
-    assert {str(path.relative_to(base)) for path in base.rglob("*")} == {"home", "home/1000"}
+    assert {str(path.relative_to(base)) for path in base.rglob("*")} == {"home", f"{HOME}"}
 
 
 def test_removed_root_answers_who_still_uses_it(disk: Disk) -> None:
@@ -293,7 +322,7 @@ def test_a_root_that_is_no_directory_is_refused(disk: Disk, outside: Path, kind:
     name = disk.path.parent / "cache"
     name.symlink_to(outside) if kind == "link" else name.touch()
     with pytest.raises(NotADirectoryError):
-        disk.operations.root_inode("home/1000/agent/coder/cache")
+        disk.operations.root_inode(f"{HOME}/agent/coder/cache")
 
 
 def test_base_may_not_be_a_link(tmp_path: Path, outside: Path) -> None:
@@ -454,7 +483,8 @@ def test_a_tree_deeper_than_a_path_may_be_long(disk: Disk) -> None:
 # Opening
 
 
-def test_truncating_a_setuid_file_tells_the_kernel(disk: Disk) -> None:
+def test_truncating_a_setuid_file_tells_the_kernel(tmp_path: Path) -> None:
+    disk = Disk(tmp_path / "disk", "shared/team/data")
     (disk.path / "file").touch()
     (disk.path / "file").chmod(0o6755)
     file = disk.look_up(b"file")
@@ -462,6 +492,7 @@ def test_truncating_a_setuid_file_tells_the_kernel(disk: Disk) -> None:
     run(disk.operations.release(run(disk.operations.open(file, os.O_WRONLY | os.O_TRUNC, other)).fh))
     assert stat.S_IMODE((disk.path / "file").stat().st_mode) == 0o755
     assert disk.invalidated == [file]
+    disk.operations.close()
 
 
 @pytest.mark.parametrize("kind", [stat.S_IFIFO, stat.S_IFSOCK])
@@ -487,7 +518,8 @@ def test_a_capability_is_seen_as_soon_as_it_is_set(disk: Disk) -> None:
     assert run(disk.operations.getxattr(file, b"security.capability", CALLER)) == capability
 
 
-def test_one_user_cannot_take_all_descriptors(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_user_cannot_take_all_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(tmp_path / "disk", "shared/team/data")
     monkeypatch.setattr("resource.getrlimit", lambda _: (8, 8))
     alice, bob, root = (cast(RequestContext, SimpleNamespace(uid=uid, gid=0, pid=0, umask=0)) for uid in (1, 2, 0))
     (disk.path / "file").touch(mode=0o666)
@@ -507,3 +539,65 @@ def test_one_user_cannot_take_all_descriptors(disk: Disk, monkeypatch: pytest.Mo
     files.append(run(operations.open(inode, os.O_RDONLY, alice)).fh)
     for fh in files:
         run(operations.release(fh))
+    operations.close()
+
+
+MINE = cast(RequestContext, SimpleNamespace(uid=1001, gid=1001, pid=0, umask=0o022))
+ROOTS = cast(RequestContext, SimpleNamespace(uid=0, gid=0, pid=0, umask=0o022))
+ANOTHERS = cast(RequestContext, SimpleNamespace(uid=1002, gid=1002, pid=0, umask=0o022))
+
+
+@pytest.fixture
+def inside(tmp_path: Path) -> Iterator[Inside]:
+    inside = Inside(tmp_path / "disk")
+    yield inside
+    inside.operations.close()
+
+
+# Each call that opens, or changes a name, in a directory that everybody may write to.
+CHECKED: dict[str, Callable[[Inside, int, RequestContext], Coroutine[Any, Any, Any]]] = {
+    "open": lambda at, _, who: at.operations.open(at.file, os.O_RDONLY, who),
+    "open of a file with two names": lambda at, _, who: at.operations.open(at.linked, os.O_RDONLY, who),
+    "opendir": lambda at, directory, who: at.operations.opendir(directory, who),
+    "create": lambda at, directory, who: at.operations.create(directory, b"new", 0o600, os.O_WRONLY, who),
+    "mkdir": lambda at, directory, who: at.operations.mkdir(directory, b"new", 0o700, who),
+    "mknod": lambda at, directory, who: at.operations.mknod(directory, b"new", stat.S_IFIFO | 0o600, 0, who),
+    "symlink": lambda at, directory, who: at.operations.symlink(directory, b"new", b"x", who),
+    "link": lambda at, directory, who: at.operations.link(at.file, directory, b"new", who),
+    "unlink": lambda at, directory, who: at.operations.unlink(directory, b"file", who),
+    "rmdir": lambda at, directory, who: at.operations.rmdir(directory, b"empty", who),
+    "rename": lambda at, directory, who: at.operations.rename(directory, b"file", directory, b"new", 0, who),
+}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
+@pytest.mark.parametrize("what", CHECKED)
+def test_a_home_is_its_uids_whatever_its_modes_say(inside: Inside, what: str) -> None:
+    call = CHECKED[what]
+    assert error_of(call(inside, inside.directory, ANOTHERS)) == "EACCES"
+    assert error_of(call(inside, inside.directory, MINE)) == "ok"
+    inside.refresh()
+    assert error_of(call(inside, inside.directory, ROOTS)) == "ok"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
+@pytest.mark.parametrize("what", CHECKED)
+def test_shared_spaces_rely_on_the_kernels_check(tmp_path: Path, what: str) -> None:
+    shared = Inside(tmp_path / "disk", "shared/team/data")
+    assert error_of(CHECKED[what](shared, shared.directory, ANOTHERS)) == "ok"
+    shared.operations.close()
+
+
+def test_what_moved_to_another_home_is_that_ones(inside: Inside) -> None:
+    bobs = inside.operations.make_root("home/1002/agent/b/data", -1, -1, 0o777)
+    run(inside.operations.rename(inside.root, b"directory", bobs, b"directory", 0, ROOTS))
+    assert error_of(inside.operations.open(inside.file, os.O_RDONLY, ANOTHERS)) == "ok"
+    assert error_of(inside.operations.open(inside.file, os.O_RDONLY, MINE)) == "EACCES"
+
+
+def test_a_descriptor_that_is_passed_on_keeps_working(inside: Inside) -> None:
+    opened = run(inside.operations.open(inside.file, os.O_RDWR, MINE))
+    assert run(inside.operations.write(opened.fh, 0, b"x")) == 1
+    listing = run(inside.operations.opendir(inside.directory, MINE))
+    run(inside.operations.releasedir(listing))
+    run(inside.operations.release(opened.fh))
