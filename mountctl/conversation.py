@@ -56,6 +56,10 @@ def _message(line: str, calls: Calls) -> Iterator[str]:
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
     for part in parts:
         yield from _part(part if isinstance(part, dict) else {}, str(message.get("run")), calls)
+    made = message.get("tool_calls")
+    for call in made if isinstance(made, list) else []:
+        if isinstance(call, dict):
+            yield _call(str(call.get("name")), call.get("arguments"))
 
 
 def _title(text: str, role: str, aside: str) -> str:

@@ -155,9 +155,13 @@ def running_mount(
     options: frozenset[str] = frozenset(),
     allow: Sequence[str] = (),
     module: str = DAEMON,
+    below: Path = SCRATCH,
 ) -> Iterator[RunningMount]:
-    """A fresh store, mounted; what must hold at its end is claimed at its end. ``module`` is run as the daemon."""
-    base = Path(tempfile.mkdtemp(prefix="ctxfs-test-", dir=SCRATCH))
+    """A fresh store, mounted; what must hold at its end is claimed at its end.
+
+    ``module`` is run as the daemon, ``below`` is where the store and the mountpoint are made.
+    """
+    base = Path(tempfile.mkdtemp(prefix="ctxfs-test-", dir=below))
     base.chmod(0o755)
     mount = RunningMount(base, form, options, module)
     mount.allowed.extend(allow)

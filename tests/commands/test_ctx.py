@@ -110,6 +110,12 @@ def test_history_for_people_has_roles_times_and_calls_and_cannot_steer_the_termi
     ]
 
 
+def test_history_shows_the_calls_that_a_message_holds(agent: Agent) -> None:
+    agent.new("s")
+    agent.say("s", "assistant", "", tool_calls=[{"id": "c", "name": "read", "arguments": {"path": "a"}}])
+    assert '▸ read {"path": "a"}' in agent.run("agent", "history", agent.name, "--pretty").out.splitlines()
+
+
 def on_terminal(agent: Agent, *arguments: str, **environment: str) -> str:
     """What a command prints when its stdout is a terminal."""
     master, slave = pty.openpty()

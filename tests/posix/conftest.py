@@ -67,9 +67,12 @@ def served(base: Path, mountpoint: Path, uid: int) -> Iterator[int]:
             raise RuntimeError(server.stderr.read())
         try:
             yield server.pid
-        finally:
             subprocess.run([*namespace_of(server.pid), "umount", str(mountpoint)], check=True)
-            errors = server.stderr.read()
+        except BaseException:
+            # Or leaving this block would wait for it.
+            server.kill()
+            raise
+        errors = server.stderr.read()
     assert (server.returncode, errors) == (0, "")
 
 

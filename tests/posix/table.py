@@ -70,7 +70,7 @@ def run_confined_table(directory: Path, uid: int, server: int) -> dict[str, Any]
 
 def namespace_of(process: int) -> list[str]:
     """What to put before a command that is to see the mounts which ``process`` sees."""
-    return ["nsenter", f"--target={process}", "--mount", f"--wd={Path.cwd()}"]
+    return ["nsenter", f"--target={process}", "--mount", "--root", f"--wd={Path.cwd()}"]
 
 
 def _run(prefix: list[str], how: str, directory: Path, uid: int) -> dict[str, Any]:

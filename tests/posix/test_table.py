@@ -46,9 +46,9 @@ def unexpected(of: str, plain: Results, mount: Results, known: dict[str, Differe
 
 
 @pytest.fixture(scope="session")
-def whole(fuse_device: None) -> Iterator[Results]:
+def whole(place: Place) -> Iterator[Results]:
     """The table in an ordinary directory of a whole mount, as the owner of the home that it is in."""
-    with running_mount() as mount:
+    with running_mount(below=place.plain.parent) as mount:
         agent = mount.path / "home" / str(PERSON.uid) / "agent" / "coder"
         PERSON.does(os.mkdir, agent)
         yield run_table(agent / "data", PERSON.uid)

@@ -205,6 +205,8 @@ def test_only_names_lead_anywhere(disk: Disk, name: bytes) -> None:
 
 def test_inode_numbers_survive_a_forget(disk: Disk) -> None:
     (disk.path / "file").touch()
+    if (disk.path / "file").stat().st_dev != disk.path.stat().st_dev:
+        pytest.skip("an overlay: its files are on another device than their directories")
     before = disk.look_up(b"file")
     disk.forget(before)
     assert disk.look_up(b"file") == before == DISK_TAG | (disk.path / "file").stat().st_ino
