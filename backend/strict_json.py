@@ -18,6 +18,8 @@ MAX_FOREIGN_LINE = 16 << 20
 MAX_DEPTH = 128
 MAX_API_DEPTH = 512
 
+# As numbers: bytes look for those twice as fast as for bytes.
+_LF, _CR, _BACKSLASH = b"\n\r\\"
 _MAX_DIGITS = 4300  # what CPython reads back from text
 _MAX_BITS = 14280
 _SCALARS = frozenset((str, bool, type(None)))
@@ -32,7 +34,7 @@ def strict_object(raw: bytes) -> dict[str, Any]:
     """The object that a line from outside holds; ``InvalidValue`` or ``LineTooLong`` by spec 1.5, Common."""
     if len(raw) > MAX_LINE:
         raise LineTooLong("a line has more than 1 MiB: split the content over several lines")
-    if b"\n" in raw or b"\r" in raw:
+    if _LF in raw or _CR in raw:
         raise InvalidValue("a line must not hold a raw line break")
     return strict_document(raw)
 
@@ -47,7 +49,7 @@ def strict_document(raw: bytes) -> dict[str, Any]:
         raise InvalidValue(f"not one JSON object: {error}") from None
     if type(value) is not dict:
         raise InvalidValue("not one JSON object: another JSON value")
-    if b"\\u0000" in raw and _escaped_nul.search(raw):
+    if _BACKSLASH in raw and b"\\u0000" in raw and _escaped_nul.search(raw):
         raise InvalidValue("JSON must not hold a NUL, escaped or not")
     if _may_repeat_key(raw, len(value)) and _repeats_key(raw):
         raise InvalidValue("a top-level key occurs twice")
@@ -127,7 +129,10 @@ def _is_safe_number(item: object) -> bool:
 
 def _may_repeat_key(raw: bytes, keys: int) -> bool:
     """False only if no key can be repeated: there are no more colons after a key, or after white space, than keys."""
-    return raw.count(b'":') > keys or b" :" in raw or b"\t:" in raw or b"\n:" in raw or b"\r:" in raw
+    after_keys = raw.count(b'":')
+    if after_keys > keys or raw.count(b":") == after_keys:
+        return after_keys > keys
+    return b" :" in raw or b"\t:" in raw or b"\n:" in raw or b"\r:" in raw
 
 
 def _repeats_key(raw: bytes) -> bool:

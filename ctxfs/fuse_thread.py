@@ -31,6 +31,9 @@ from ctxfs.statistics import Statistics
 from ctxfs.subjects import Subjects
 from ctxfs.users import Users
 
+KEPT_TASKS = 12
+"""So many of pyfuse3's tasks wait for requests: one that ends, and begins again, takes a buffer of 1 MiB each time."""
+
 
 class FuseThreadDied(RuntimeError):
     """The loop ended with an exception: nobody serves the mount any more."""
@@ -102,7 +105,7 @@ class FuseThread:
 
     def _serve(self) -> None:
         try:
-            self._loop.run(pyfuse3.main)
+            self._loop.run(lambda: pyfuse3.main(min_tasks=KEPT_TASKS))
         except BaseException as error:
             self._failure = error
 
