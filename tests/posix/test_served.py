@@ -143,9 +143,10 @@ def test_a_full_disk_says_so_and_recovers(fuse_device: None) -> None:
         assert (place.mount / "file").read_bytes() == b"x" * 10_000
 
 
-def test_everything_is_there_after_a_remount(place: Place, tmp_path: Path) -> None:
-    base, mountpoint = tmp_path / "disk", tmp_path / "mount"
-    mountpoint.mkdir()
+def test_everything_is_there_after_a_remount(place: Place) -> None:
+    again = place.plain.parent / "again"
+    base, mountpoint = again / "disk", again / "mount"
+    mountpoint.mkdir(parents=True)
 
     def shown() -> dict[str, list[int]]:
         found = {path.name: path.lstat() for path in mountpoint.iterdir()}
