@@ -348,7 +348,7 @@ def test_few_files_are_open_however_many_sessions_are_used(store: JsonlStore) ->
     rows = [store.create_session(coder(store).id, f"s{number}", 1000) for number in range(3 * _OPEN_SESSIONS)]
     for row in rows:
         append(store, row, say("x"))
-    assert len(os.listdir("/proc/self/fd")) - before < 4 * _OPEN_SESSIONS
+    assert len(os.listdir("/proc/self/fd")) - before <= 4 * _OPEN_SESSIONS
     for row in rows:
         append(store, row, say("y"))
         assert raws(store, row) == [say("x").raw, say("y").raw]
