@@ -15,8 +15,6 @@ from ctxfs.tree import Entry
 if TYPE_CHECKING:
     from ctxfs.core import Core
 
-BLOCK = 4096
-
 
 def fill(core: "Core", content: Content, entry: Entry, attributes: EntryAttributes) -> EntryAttributes:
     """Writes the attributes of ``entry`` into ``attributes`` (listings reuse one object)."""
@@ -64,6 +62,5 @@ def _fill(attributes: EntryAttributes, inode: int, mode: int, uid: int, gid: int
     attributes.st_uid = uid
     attributes.st_gid = gid
     attributes.st_size = size
-    attributes.st_blksize = BLOCK
     attributes.st_blocks = (size + 511) // 512
     attributes.st_atime_ns = attributes.st_mtime_ns = attributes.st_ctime_ns = mtime

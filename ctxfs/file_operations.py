@@ -93,7 +93,8 @@ class TreeOperations(NameOperations):
     def _opened(self, handle: Handle, *, direct: bool) -> FileInfo:
         number = self._new_handle()
         self._handles[number] = handle
-        self._core.kernel.watch(inode_of(handle.node), handle.watcher)
+        if handle.node.kind is not TEMPORARY:
+            self._core.kernel.watch(inode_of(handle.node), handle.watcher)
         return FileInfo(fh=number, direct_io=direct, keep_cache=not direct)
 
     def read(self, fh: int, off: int, size: int) -> Awaitable[bytes]:

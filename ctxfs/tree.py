@@ -4,6 +4,7 @@ import errno
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from pyfuse3 import FUSEError
 
 from backend.errors import Missing
@@ -19,15 +20,12 @@ if TYPE_CHECKING:
 OFFSET_BITS = 48
 
 
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """A file that was found: its node, row and subject."""
 
-    __slots__ = ("node", "row", "subject")
-
-    def __init__(self, node: Node, row: Row, subject: Any) -> None:
-        self.node = node
-        self.row = row
-        self.subject = subject
+    node: Node
+    row: Row
+    subject: Any
 
     @property
     def access(self) -> Access:
