@@ -9,6 +9,7 @@ import errno
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 
 from backend.store import Append, Appended, FileStore
 from ctxfs.disk_health import DiskHealth
@@ -36,8 +37,8 @@ class Commits:
         self._published = published
         self._queue: list[tuple[Append, Future[Appended]]] = []
         self._syncs: list[Future[None]] = []
-        self._sync_wanted = threading.Semaphore(0)
-        self._closed = False
+        # A semaphore and a flag in one, and woken sooner than threading's.
+        self._sync_wanted: SimpleQueue[bool] = SimpleQueue()
         self._thread = threading.Thread(target=self._sync_forever, name="ctxfs-sync", daemon=True)
         self._thread.start()
 
@@ -100,19 +101,15 @@ class Commits:
         """Returns when everything committed so far is on disk."""
         synced: Future[None] = Future(self._loop)
         self._syncs.append(synced)
-        self._sync_wanted.release()
+        self._sync_wanted.put(True)
         await synced
 
     def close(self) -> None:
-        self._closed = True
-        self._sync_wanted.release()
+        self._sync_wanted.put(False)
         self._thread.join()
 
     def _sync_forever(self) -> None:
-        while True:
-            self._sync_wanted.acquire()
-            if self._closed:
-                return
+        while self._sync_wanted.get():
             # list.append and this swap are atomic under the GIL; who comes later waits for the next round.
             waiting, self._syncs = self._syncs, []
             if waiting:
