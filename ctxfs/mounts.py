@@ -93,8 +93,12 @@ def mount_at(mountpoint: str) -> Mount | None:
 
 
 def is_mounted(mount: Mount) -> bool:
-    """Whether this very mount is still there."""
-    return any(other.mount_id == mount.mount_id and other.device == mount.device for other in mounts())
+    """Whether this very mount is still there, maybe moved. The kernel gives ids and devices of a gone one to others."""
+    return any(_identity(other) == _identity(mount) for other in mounts())
+
+
+def _identity(mount: Mount) -> tuple[object, ...]:
+    return mount.mount_id, mount.device, mount.fstype, mount.source
 
 
 def ctxfs_mounts() -> list[Mount]:

@@ -183,7 +183,7 @@ def test_a_mount_that_is_gone_was_unmounted_however_late_the_answer_came(
     place: Place, monkeypatch: pytest.MonkeyPatch, error: OSError, flags: int
 ) -> None:
     place.mountpoint.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place.mountpoint], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "late-answer", place.mountpoint], check=True)
     mount = place.mounted()
     assert mount is not None
 
