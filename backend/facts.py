@@ -32,9 +32,13 @@ def advance(
     A value that is recorded again as it was changes no file but events.jsonl (and ``cwd_seq``).
     """
     change: dict[str, int | str] = {"n": session.n + len(lines), "seq": seq, "updated_at": time_ms}
-    sizes = {"messages": session.messages_size, "events": session.events_size}
+    messages = events = 0
     for number, line in enumerate(lines, session.n):
-        sizes[line.stream] += len(line.raw) + 1
+        size = len(line.raw) + 1
+        if line.stream == "messages":
+            messages += size
+        else:
+            events += size
         if line.latest_size is not None:
             change["latest_size"], change["latest_n"] = line.latest_size, number
         if line.cwd is not None:
@@ -43,36 +47,28 @@ def advance(
             change["state"] = line.state
         if line.meta is not None:
             change["meta"] = line.meta
-    change["messages_size"], change["events_size"] = sizes["messages"], sizes["events"]
+    change["messages_size"] = session.messages_size + messages
+    change["events_size"] = session.events_size + events
     files = _changed(session, change)
-    for file in files:
-        mtime = _MTIMES[file]
+    for _, mtime in files:
         change[mtime] = later(getattr(session, mtime), now_ns)
-    return msgspec.structs.replace(session, **change), files
+    return msgspec.structs.replace(session, **change), frozenset([file for file, _ in files])
 
 
-_VALUES = {
-    "messages_size": "messages.jsonl",
-    "events_size": "events.jsonl",
-    "latest_n": "latest.md",
-    "state": "state",
-    "cwd": "cwd",
-    "meta": "meta.json",
-}
-_MTIMES = {
-    "messages.jsonl": "messages_mtime",
-    "events.jsonl": "events_mtime",
-    "latest.md": "latest_mtime",
-    "state": "state_mtime",
-    "cwd": "cwd_mtime",
-    "meta.json": "meta_mtime",
-    "updated_at": "updated_mtime",
+# What a file shows, its name, and its mtime; latest.md is another one whenever it comes from another entry.
+_FILES = {
+    "messages_size": ("messages.jsonl", "messages_mtime"),
+    "events_size": ("events.jsonl", "events_mtime"),
+    "latest_n": ("latest.md", "latest_mtime"),
+    "state": ("state", "state_mtime"),
+    "cwd": ("cwd", "cwd_mtime"),
+    "meta": ("meta.json", "meta_mtime"),
 }
 
 
-def _changed(session: Session, change: Mapping[str, int | str]) -> frozenset[str]:
-    """The files whose content that changes; latest.md whenever it comes from another entry."""
-    files = [file for key, file in _VALUES.items() if key in change and change[key] != getattr(session, key)]
+def _changed(session: Session, change: Mapping[str, int | str]) -> list[tuple[str, str]]:
+    """The files whose content that changes, with the names of their mtimes."""
+    files = [_FILES[key] for key in change if key in _FILES and change[key] != getattr(session, key)]
     if int(change["updated_at"]) // 1000 != session.updated_at // 1000:
-        files.append("updated_at")
-    return frozenset(files)
+        files.append(("updated_at", "updated_mtime"))
+    return files

@@ -38,6 +38,7 @@ SESSION_FILES = {
     "SKILLS.md": Kind.SKILLS_MD,
 }
 _FIRST_INODES = {file: inode_of(Node(kind, 0)) for file, kind in SESSION_FILES.items()}
+_FIRST_SESSION, _FIRST_LIST = inode_of(Node(Kind.SESSION, 0)), inode_of(Node(Kind.LIST, 0))
 KEY_DIRECTORIES: dict[IndexKind, Kind] = {
     "by-cwd": Kind.BY_CWD,
     "by-hash": Kind.BY_HASH,
@@ -120,11 +121,11 @@ class KernelCache:
         session = self._subjects.changed(change.session).session
         for file in change.files:
             self._grown(_FIRST_INODES[file] | session.id)
-        self._outdate(inode_of(Node(Kind.SESSION, session.id)))
+        self._outdate(_FIRST_SESSION | session.id)
         if session.owner is None:
             return
         if change.listed:
-            self._grown(inode_of(Node(Kind.LIST, session.owner)))
+            self._grown(_FIRST_LIST | session.owner)
         for key in change.keys_changed:
             self.key_changed(session.owner, "by-cwd", key)
         if change.keys_new or change.keys_gone:

@@ -85,9 +85,11 @@ class LogWriter(Writer):
         return len(data)
 
     async def _extend(self, session: Session, data: bytes) -> None:
-        end = data.rfind(b"\n") + 1
-        lines = await parse_in_turns(self.core, self._stream, self._rest.raw + data[:end], self._scope) if end else []
-        rest = self._new_rest() if end and len(self._rest) else self._rest
+        end, rest = data.rfind(b"\n") + 1, self._rest
+        whole = rest.raw + data[:end] if end and len(rest) else data[:end]
+        lines = await parse_in_turns(self.core, self._stream, whole, self._scope) if whole else []
+        if end and len(rest):
+            rest = self._new_rest()
         if end < len(data):
             rest.feed(data[end:])
         self.hold(len(rest))
