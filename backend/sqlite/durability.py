@@ -41,7 +41,8 @@ PASSES = 3
 RESERVE_BYTES = 512 << 10
 """Room that is left to removals, and to joining rows."""
 INDEX_BYTES = 128 << 10
-"""Room that is left to -shm, which is mapped memory: where its pages find none, the process dies of SIGBUS."""
+"""Room that is left to -shm, through which a -wal that a crash left is looked at when the store is opened: that is
+mapped memory, and where its pages find none, the process dies of SIGBUS."""
 
 _ASIDE_BYTES = 16 << 10
 """What an append of little writes beside its payload: some pages."""
@@ -65,7 +66,7 @@ class Durability:
         self._room = 0
         self._syncs = threading.Lock()
         self._side_lock = threading.Lock()
-        self._side = connect(str(path))
+        self._side = connect(path)
         self._side.execute("PRAGMA synchronous = FULL")
         [page_size] = self._side.execute("PRAGMA page_size").fetchone()
         self._frame_size = _FRAME_HEADER_SIZE + int(page_size)

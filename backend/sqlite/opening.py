@@ -16,7 +16,6 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from importlib import resources
 from pathlib import Path
-from urllib.parse import quote
 
 from backend.errors import OpenError, StoreCorrupt, StoreFormat, StoreLocked, StoreReadOnly
 from backend.sqlite.database import SECONDARY, connect
@@ -145,7 +144,7 @@ def _create(path: Path) -> None:
         descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         os.fchmod(descriptor, 0o600)
         os.close(descriptor)
-        with contextlib.closing(connect(str(new))) as connection:
+        with contextlib.closing(connect(new)) as connection:
             connection.execute("PRAGMA journal_mode = MEMORY").fetchall()
             connection.execute("PRAGMA auto_vacuum = NONE")
             schema = resources.files("backend.sqlite").joinpath("schema.sql").read_text("utf-8")
@@ -193,7 +192,7 @@ def _examine_with_wal(database: Path) -> None:
 
 
 def _examine(database: Path, mode: str) -> None:
-    with contextlib.closing(connect(f"file:{quote(str(database))}?{mode}", uri=True)) as connection:
+    with contextlib.closing(connect(database, mode)) as connection:
         _refuse_version(database, *(_pragma(connection, name) for name in ("application_id", "user_version")))
         connection.execute("SELECT openings FROM store").fetchone()
         if database.stat().st_size <= QUICK_CHECK_LIMIT:
@@ -213,12 +212,12 @@ def _connect(path: Path) -> sqlite3.Connection:
     database = path / DATABASE
     path.chmod(0o700)
     database.chmod(0o600)
-    connection = connect(str(database))
+    connection = connect(database)
     try:
         for setting in _SETTINGS:
             connection.execute(f"PRAGMA {setting}").fetchall()
         _migrate(connection)
-        # The first read makes -wal and -shm; they get the database's mode whatever the umask.
+        # The first read makes the -wal; it gets the database's mode whatever the umask.
         connection.execute("SELECT openings FROM store").fetchone()
     except BaseException:
         connection.close()

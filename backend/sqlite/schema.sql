@@ -1,7 +1,7 @@
 -- The sqlite store (specs 1 and 2), format 1.
 --
--- Files of a store directory: ctxfs.db (this), ctxfs.db-wal and ctxfs.db-shm while it is open, lock (flock by the one
--- process that has it open), disk/ (ordinary directories, not ours). No absolute path is stored: a store can be moved.
+-- Files of a store directory: ctxfs.db (this), ctxfs.db-wal while it is open, lock (flock by the one process that has
+-- it open), disk/ (ordinary directories, not ours). No absolute path is stored: a store can be moved.
 --
 -- application_id 0x63747866 ("ctxf") says that a database is a ctxfs store, user_version is the format's version.
 --

@@ -65,7 +65,7 @@ class SqliteStore(Sessions, Definitions, LogContract):
     def status(self) -> StoreStatus:
         [live] = self._database.one("SELECT count(*) FROM session WHERE archive IS NULL")
         [spaces] = self._database.one("SELECT count(*) FROM space")
-        files = (self._path / f"{DATABASE}{side}" for side in ("", "-wal", "-shm"))
+        files = (self._path / f"{DATABASE}{side}" for side in ("", "-wal"))
         return StoreStatus("sqlite", live, spaces, sum(file.stat().st_size for file in files), self._database.failure)
 
     def close(self) -> None:

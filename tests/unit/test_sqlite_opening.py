@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import stat
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -63,7 +64,7 @@ def test_files_are_private_whatever_the_umask(tmp_path: Path, mask: int) -> None
         path = tmp_path / "store"
 
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
-        assert modes(path) == dict.fromkeys(("ctxfs.db", "ctxfs.db-wal", "ctxfs.db-shm", "lock"), 0o600)
+        assert modes(path) == dict.fromkeys(("ctxfs.db", "ctxfs.db-wal", "lock"), 0o600)
         at.reopen()
         assert set(modes(path).values()) == {0o600}
         at.store.close()
@@ -101,6 +102,20 @@ def test_an_open_store_is_locked_and_closing_lets_it_go(tmp_path: Path) -> None:
     assert tree(tmp_path) == before
     at.append(at.session("s"), say("still works"))
     SqliteStore.open_now(close(at)).close()
+
+
+def test_no_other_program_reads_or_writes_the_database_of_an_open_store(tmp_path: Path) -> None:
+    at = Harness("sqlite", tmp_path)
+    database = tmp_path / "store" / "ctxfs.db"
+    read = f"import sqlite3; sqlite3.connect({str(database)!r}, timeout=0).execute('SELECT * FROM store').fetchone()"
+
+    def run() -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-c", read], capture_output=True, text=True, check=False)
+
+    assert "database is locked" in run().stderr
+    at.append(at.session("s"), say("still works"))
+    close(at)
+    assert run().returncode == 0
 
 
 def test_a_moved_store_is_whole(closed: Path, tmp_path: Path) -> None:
