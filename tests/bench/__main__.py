@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.bench import figures
-from tests.bench.bench import Bench, QuickSizes, Sizes, progress
+from tests.bench.bench import QUICK, Bench, Sizes, progress
 from tests.bench.figures import Report
 from tests.bench.machine import described
 from tests.bench.rows import ROWS, Row
@@ -24,8 +24,9 @@ DOCUMENT = PROJECT / "docs" / "performance.md"
 def main(arguments: Sequence[str] | None = None, rows: Mapping[str, Row] = ROWS, document: Path = DOCUMENT) -> int:
     """Exit status: 0, or 1 where ``--check`` found a bound that is missed."""
     options = _parse(arguments, rows)
-    reports = _measure(options.rows or list(rows), rows, QuickSizes() if options.quick else Sizes())
-    tables = f"{described()}\n\n{figures.text(reports)}"
+    machine = described()
+    reports = _measure(options.rows or list(rows), rows, QUICK if options.quick else Sizes())
+    tables = f"{machine}\n\n{figures.text(reports)}"
     print(tables)
     if options.write:
         document.write_text(figures.replaced(document.read_text("utf-8"), tables), "utf-8")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.bench.client import Client, build_passthrough
@@ -114,24 +115,20 @@ class Bench:
         return medians
 
 
+@dataclass(frozen=True)
 class Sizes:
-    """How much of everything."""
+    """How much of everything: rounds, sessions, lines of 1 KiB, operations of a round."""
 
-    rounds = 5
-    some = 10_000
-    many = 100_000
-    read_lines = 100_000
+    rounds: int = 5
+    some: int = 10_000
+    many: int = 100_000
+    read_lines: int = 100_000
     logs: Sequence[int] = (1, 1_000, 1 << 20)
-    operations = 2_000
+    operations: int = 2_000
 
 
-class QuickSizes(Sizes):
-    """Enough to see that everything works, and roughly how."""
-
-    rounds = 3
-    many = 20_000
-    logs = (1, 1_000, 1 << 17)
-    operations = 500
+QUICK = Sizes(rounds=3, many=20_000, logs=(1, 1_000, 1 << 17), operations=500)
+"""Enough to see that everything works, and roughly how."""
 
 
 @contextlib.contextmanager

@@ -155,4 +155,5 @@ def _details(report: Report) -> list[str]:
 
 
 def _short(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2
+    return f"{value:.{digits}f}"

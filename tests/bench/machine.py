@@ -12,8 +12,8 @@ def described() -> str:
     """Date, load, CPU, memory, kernel and versions."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return (
-        f"Measured on {datetime.datetime.now(datetime.UTC):%Y-%m-%d}, load {os.getloadavg()[1]:.1f} in the last five"
-        f" minutes: {len(os.sched_getaffinity(0))} CPUs ({_model()}), {memory:.0f} GiB, Linux {platform.release()},"
+        f"Measured on {datetime.datetime.now(datetime.UTC):%Y-%m-%d}, load {os.getloadavg()[0]:.1f} before it"
+        f" began: {len(os.sched_getaffinity(0))} CPUs ({_model()}), {memory:.0f} GiB, Linux {platform.release()},"
         f" Python {platform.python_version()}, pyfuse3 {version('pyfuse3')}, SQLite {sqlite3.sqlite_version}."
     )
 

@@ -55,8 +55,8 @@ def test_a_bound_holds_up_to_its_limit(bound: Bound | None, holds: bool) -> None
 def test_a_table_has_a_line_for_each_claim_and_each_system() -> None:
     lines = text([report(AtLeast(0.8))]).splitlines()
 
-    assert "| work | ≥ 0.8 | **0.5** (missed) | 1.25 |" in lines
-    assert "| ctxfs | 4 µs | – |" in lines
+    assert "| work | ≥ 0.8 | **0.50** (missed) | 1.25 |" in lines
+    assert "| ctxfs | 4.00 µs | – |" in lines
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_check_fails_on_a_missed_bound_and_names_it(
     assert main(arguments, rows) == status
     missed = [line for line in capsys.readouterr().err.splitlines() if line.startswith("missed: ")]
     assert missed == (
-        ["missed: work, pinned: 0.5 (bound ≥ 0.8)"] if "good" not in arguments and bound.limit > 0.5 else []
+        ["missed: work, pinned: 0.50 (bound ≥ 0.8)"] if "good" not in arguments and bound.limit > 0.5 else []
     )
 
 

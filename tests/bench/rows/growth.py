@@ -14,14 +14,14 @@ OPERATIONS = {"append": "append of 200 bytes", "tail": "open, stat, read of the 
 
 def entries(bench: Bench) -> Report:
     """From one entry to a million."""
-    files = {f"{count} entries": bench.many.log(LOGS, str(count)) for count in bench.sizes.logs}
+    files = {f"{count:,} entries": bench.many.log(LOGS, str(count)) for count in bench.sizes.logs}
     return _flat(bench, "Logs of different length", files, [bench.many.pid])
 
 
 def sessions(bench: Bench) -> Report:
     """From a store with one session of an agent to one with 100k."""
     served = {1: bench.lone, bench.sizes.some: bench.some, bench.sizes.many: bench.many}
-    files = {f"{count} sessions": mount.log(LISTED, names(count)[-1]) for count, mount in served.items()}
+    files = {f"{count:,} sessions": mount.log(LISTED, names(count)[-1]) for count, mount in served.items()}
     return _flat(bench, "Stores of different size", files, [mount.pid for mount in served.values()])
 
 
