@@ -20,7 +20,7 @@ log = logging.getLogger("ctxfs")
 
 
 class Commits:
-    """Belongs to the loop's thread; ``close`` ends the sync thread."""
+    """Belongs to the loop's thread; ``close`` ends the sync thread. ``writers`` have a log open and may append."""
 
     def __init__(
         self,
@@ -30,6 +30,7 @@ class Commits:
         statistics: Statistics,
         published: Callable[[Appended], None],
     ) -> None:
+        self.writers = 0
         self._loop = loop
         self._store = store
         self._health = health
@@ -44,7 +45,7 @@ class Commits:
 
     async def append(self, append: Append) -> Appended:
         """Returns once it is committed and the kernel is told; raises why it was refused."""
-        if self._queue or self._loop.has_more():
+        if self._queue or (self.writers > 1 and self._loop.has_more()):
             return await self._queued(append)
         [result] = self._commit([append])
         if isinstance(result, Exception):

@@ -87,7 +87,11 @@ class TreeOperations(NameOperations):
             raise FUSEError(errno.EACCES)
         handle = entry.row.open(opening)
         if flags & os.O_TRUNC:
-            handle.truncate_at_open()
+            try:
+                handle.truncate_at_open()
+            except Exception:
+                handle.release()
+                raise
         return self._opened(handle, direct=True)
 
     def _opened(self, handle: Handle, *, direct: bool) -> FileInfo:

@@ -64,6 +64,7 @@ class LogWriter(Writer):
         self._next: int | None = None
         self._replacement: Replacement | None = None
         self._flushing: Future[None] | None = None
+        self.core.commits.writers += 1
 
     async def write(self, offset: int, data: bytes) -> int:
         """All of a request or nothing of it; refused, it takes the unfinished rest along."""
@@ -140,6 +141,7 @@ class LogWriter(Writer):
         self.hold(len(self._rest))
 
     def release(self) -> None:
+        self.core.commits.writers -= 1
         if len(self._rest):
             self.core.statistics.dropped_rests += 1
             log.info("dropped an unfinished line of %d bytes of session %d", len(self._rest), self._session)

@@ -46,6 +46,7 @@ class World:
         self.published: list[Appended] = []
         self.statistics = Statistics()
         self.commits = Commits(self.loop, self.store, self.health, self.statistics, self.published.append)
+        self.commits.writers = 8
         self.store.add_space("home/1", 1, 1, 0o700)
         owner = self.store.add_owner("home/1", "agent", "a", 1, 1)
         self.session = self.store.create_session(owner.id, "s", 1).id
@@ -84,6 +85,21 @@ def test_writers_that_wait_together_share_a_commit_in_their_order(world: World) 
     world.loop.run(main)
     assert world.store.batches == [8]
     assert world.answers == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_a_lone_writer_waits_for_nothing(world: World) -> None:
+    world.commits.writers = 1
+    seen: list[int] = []
+
+    async def other() -> None:
+        seen.append(world.store.batches.count(1))
+
+    async def main() -> None:
+        world.loop.start(other())
+        await world.write(world.line())
+
+    world.loop.run(main)
+    assert seen == [1]
 
 
 def test_each_gets_their_own_refusal_and_the_others_are_stored(world: World) -> None:
