@@ -6,10 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.cases import log
+from tests.cases import log, ws_ckpt
 from tests.cases.rows import Row, check, read_rows
 
-KINDS: dict[str, Callable[[dict[str, Any], str], None]] = {"log": log.check_row}
+KINDS: dict[str, Callable[[dict[str, Any], str], None]] = {
+    "log": log.check_row,
+    "ws-ckpt": lambda row, _: ws_ckpt.check_row(row),
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -38,7 +41,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.cases", description=__doc__)
     parser.add_argument("kind", choices=sorted(KINDS))
     parser.add_argument("file", help="rows of JSON, one a line")
-    parser.add_argument("--store", choices=("sqlite", "memory", "jsonl"), default="sqlite", help="default: sqlite")
+    parser.add_argument(
+        "--store", choices=("sqlite", "memory", "jsonl"), default="sqlite", help="for log; default: sqlite"
+    )
     return parser
 
 
