@@ -15,8 +15,6 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as package_version
 from types import FrameType
 from typing import Any
 
@@ -32,6 +30,7 @@ from ctxfs.options import fuse_options
 from ctxfs.plan import Plan, parse_command
 from ctxfs.runtime import DaemonState, RuntimeFiles, start_time
 from ctxfs.statistics import Statistics
+from ctxfs.version import version
 
 MAINTAIN_EVERY_S = 1.0
 STATUS_TIMEOUT_S = 0.8
@@ -49,14 +48,6 @@ SIGNALS = (
 )
 
 log = logging.getLogger("ctxfs.daemon")
-
-
-def version() -> str:
-    """The installed version, ``unknown`` when run from a tree that was never installed."""
-    try:
-        return package_version("ctxfs")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 class Daemon:

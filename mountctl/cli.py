@@ -69,9 +69,11 @@ def run(program: str, root: Group, arguments: Sequence[str]) -> int:
 
 
 def complain(program: str, message: str, exit_code: int) -> int:
-    """Prints an error the way both programs do."""
+    """Prints an error the way both programs do; what it quotes cannot steer the terminal."""
+    from mountctl.text import escaped
+
     sys.stdout.flush()
-    print(f"{program}: {message}", file=sys.stderr)
+    print(f"{program}: {escaped(message)}", file=sys.stderr)
     return exit_code
 
 
@@ -97,6 +99,11 @@ def _dispatch(program: str, group: Group, arguments: list[str]) -> int:
         word = arguments.pop(0)
         if word in ("-h", "--help"):
             print(overview(words, group))
+            return OK
+        if word == "--version" and words == [program]:
+            from ctxfs.version import version
+
+            print(f"{program} {version()}")
             return OK
         found = group.commands.get(word)
         if found is None:
@@ -137,6 +144,7 @@ def overview(words: list[str], group: Group) -> str:
     width = max(map(len, group.commands))
     rows = [f"  {name:<{width}}  {entry.help}" for name, entry in group.commands.items()]
     title = " ".join(words)
-    return "\n".join(
-        [f"usage: {title} COMMAND …", "", group.help, "", *rows, "", f"`{title} COMMAND --help` says more."]
-    )
+    more = [f"`{title} COMMAND --help` says more."]
+    if len(words) == 1:
+        more.append(f"`{title} --version` says which one this is.")
+    return "\n".join([f"usage: {title} COMMAND …", "", group.help, "", *rows, "", *more])

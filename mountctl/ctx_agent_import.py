@@ -13,7 +13,7 @@ from mountctl.cli import ERROR, OK, Failure
 from mountctl.importing import MAX_REPORTED, Format, Imported, Target, check, transfer
 from mountctl.progress import Progress
 from mountctl.session_options import add_agent
-from mountctl.text import escaped_name
+from mountctl.text import counted, escaped_name
 
 DESCRIPTION = """Imports transcripts as sessions, one a file. Importing again adds only what is new. An unreadable line
 is reported as FILE:LINE: reason, and its session left out whole (exit code 1) unless --skip-bad is given."""
@@ -88,11 +88,11 @@ class _Batch:
         added, present, skipped = (
             sum(getattr(one, key) for one in sessions) for key in ("added", "present", "skipped")
         )
-        parts = [f"{len(sessions)} sessions: {added} lines added, {present} already there"]
+        parts = [f"{counted(len(sessions), 'session')}: {counted(added, 'line')} added, {present} already there"]
         if skipped:
-            parts.append(f"{skipped} unreadable lines skipped")
+            parts.append(f"{counted(skipped, 'unreadable line')} skipped")
         if empty := len(self._done) - len(sessions):
-            parts.append(f"{empty} files without a conversation")
+            parts.append(f"{counted(empty, 'file')} without a conversation")
         if self.left_out:
-            parts.append(f"{self.left_out} sessions left out")
+            parts.append(f"{counted(self.left_out, 'session')} left out")
         return ", ".join(parts)

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 from typing import NamedTuple
 
 from mountctl import places
@@ -42,11 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
 def agents(space: str | None) -> list[Agent]:
     """The agents of a space that have sessions, by name."""
     base = f"{places.space(space)}/agent"
-    try:
-        present = sorted(os.listdir(base))
-    except FileNotFoundError:
-        return []
-    return [row for name in present if (row := _row(f"{base}/{name}/session", name)) is not None]
+    return [row for name in sorted(places.agents(space)) if (row := _row(f"{base}/{name}/session", name)) is not None]
 
 
 def _row(directory: str, agent: str) -> Agent | None:

@@ -3,10 +3,9 @@
 import argparse
 import json
 
-from mountctl import places
 from mountctl.cli import OK
 from mountctl.session_options import add_agent, add_json
-from mountctl.sessions import SessionRow, rows
+from mountctl.sessions import SessionRow, directory_of, rows
 from mountctl.text import age_text, bytes_text, table
 
 DESCRIPTION = "Lists an agent's sessions, most recently updated first."
@@ -18,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    found = list(rows(f"{places.owner(arguments.agent, arguments.space)}/session"))
+    found = list(rows(directory_of(arguments.agent, arguments.space)))
     if arguments.json:
         print(json.dumps({"sessions": [row._asdict() for row in found]}))
     elif found:

@@ -2,11 +2,10 @@
 
 import argparse
 import json
-import os
 from typing import Any
 
 from mountctl import places
-from mountctl.cli import OK, UNAVAILABLE, Failure
+from mountctl.cli import OK
 from mountctl.session_options import add_json
 from mountctl.sessions import names, size_of
 from mountctl.text import bytes_text, escaped_name
@@ -34,9 +33,9 @@ def gather() -> dict[str, Any]:
         with open(f"{root}/status", encoding="utf-8") as file:
             lines = [line.rstrip("\n").partition("=") for line in file]
     except OSError as error:
-        raise Failure(f"no ctxfs at {root} ({error.strerror}): mount one, or set CTX_ROOT", UNAVAILABLE) from error
+        raise places.no_mount(error) from error
     home = places.home()
-    directories = _session_directories(home)
+    directories = [f"{home}/agent/{agent}/session" for agent in places.agents(None)]
     sessions = [f"{directory}/{name}" for directory in directories for name in names(directory)]
     mount = {key: value for key, _, value in lines}
     sizes = sum(map(size_of, sessions))
@@ -48,13 +47,6 @@ def gather() -> dict[str, Any]:
         "sessions": len(sessions),
         "bytes": sizes,
     }
-
-
-def _session_directories(home: str) -> list[str]:
-    try:
-        return [f"{home}/agent/{agent}/session" for agent in os.listdir(f"{home}/agent")]
-    except FileNotFoundError:
-        return []
 
 
 def _text(facts: dict[str, Any]) -> str:

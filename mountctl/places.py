@@ -7,7 +7,7 @@ import os
 
 from mountctl.cli import UNAVAILABLE, USAGE, Failure
 
-_MODEL_PREFIX = "model:"
+MODEL_PREFIX = "model:"
 
 
 def root() -> str:
@@ -30,7 +30,26 @@ def home() -> str:
         found = (f"{homes}/{name}" for name in os.listdir(homes))
         return next((path for path in found if os.stat(path).st_uid == uid), plain)
     except OSError as error:
-        raise Failure(f"no ctxfs at {root()} ({error.strerror}): mount one, or set CTX_ROOT", UNAVAILABLE) from error
+        raise no_mount(error) from error
+
+
+def no_mount(error: OSError) -> Failure:
+    """The failure of a command that finds no ctxfs at ``root()``: names the caller's own, or says how to get one."""
+    advice = "`mountctl mount` mounts one, CTX_ROOT names it"
+    for mountpoint in _own_mounts():
+        advice = f"yours is at {mountpoint}: export CTX_ROOT={mountpoint}"
+    return Failure(f"no ctxfs at {root()} ({error.strerror}): {advice}", UNAVAILABLE)
+
+
+def _own_mounts() -> list[str]:
+    """Where an ordinary user has mounted; nowhere in a chroot that has no /proc."""
+    from ctxfs.mounts import ctxfs_mounts
+
+    uid = os.geteuid()
+    try:
+        return [mount.mountpoint for mount in ctxfs_mounts() if uid and mount.owner_uid == uid]
+    except OSError:
+        return []
 
 
 def space(name: str | None) -> str:
@@ -40,10 +59,36 @@ def space(name: str | None) -> str:
 
 def owner(agent: str, shared: str | None) -> str:
     """The directory of an agent, or of ``model:[PROVIDER/]MODEL``, in a space."""
-    if not agent.startswith(_MODEL_PREFIX):
+    if not agent.startswith(MODEL_PREFIX):
         return f"{space(shared)}/agent/{_plain(agent)}"
-    parts = [_plain(part) for part in agent.removeprefix(_MODEL_PREFIX).split("/")]
+    parts = [_plain(part) for part in agent.removeprefix(MODEL_PREFIX).split("/")]
     return f"{space(shared)}/model/{'/'.join(parts)}.d"
+
+
+def spaces() -> list[str]:
+    """The names of the shared spaces, in no order."""
+    return _listed(f"{root()}/shared")
+
+
+def agents(shared: str | None) -> list[str]:
+    """The names of the agents in a space, in no order."""
+    return _listed(f"{space(shared)}/agent")
+
+
+def models(shared: str | None) -> list[str]:
+    """The models in a space as ``owner`` takes them, in no order."""
+    base, found = f"{space(shared)}/model", list[str]()
+    for name in _listed(base):
+        inner = [name] if name.endswith(".d") else [f"{name}/{model}" for model in _listed(f"{base}/{name}")]
+        found += [f"{MODEL_PREFIX}{model.removesuffix('.d')}" for model in inner]
+    return found
+
+
+def _listed(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except FileNotFoundError:
+        return []
 
 
 def current(agent: str, shared: str | None) -> str:

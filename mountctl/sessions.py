@@ -4,6 +4,12 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from mountctl import places
+from mountctl.cli import Failure
+from mountctl.text import escaped_name
+
+_MANY = 10
+
 
 class SessionRow(NamedTuple):
     """One session; ``size`` in bytes of both log files, ``updated_at`` in seconds; None where it is not known."""
@@ -15,6 +21,29 @@ class SessionRow(NamedTuple):
     size: int
     cwd: str
     parent: str | None
+
+
+def directory_of(agent: str, space: str | None) -> str:
+    """The ``session/`` directory of an agent or model that is there (``Failure`` names those that are)."""
+    directory = f"{places.owner(agent, space)}/session"
+    try:
+        os.stat(directory)
+    except FileNotFoundError:
+        raise Failure(_missing(agent, space)) from None
+    return directory
+
+
+def _missing(agent: str, space: str | None) -> str:
+    if space is not None and not os.path.exists(places.space(space)):
+        return f"there is no shared space {space!r}: {_known('spaces', places.spaces())}"
+    kind, known = ("models", places.models) if agent.startswith(places.MODEL_PREFIX) else ("agents", places.agents)
+    return f"there is no {agent!r}: {_known(kind, known(space))}"
+
+
+def _known(kind: str, names: list[str]) -> str:
+    """What there is of a kind, a few of them if they are many."""
+    shown = ", ".join(map(escaped_name, sorted(names)[:_MANY])) + (" …" if len(names) > _MANY else "")
+    return f"the {kind} are {shown}" if names else f"there are no {kind} yet"
 
 
 def names(directory: str) -> list[str]:

@@ -53,6 +53,11 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     )
 
 
+def counted(count: int, noun: str) -> str:
+    """``1 line``, ``2 lines``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def bytes_text(count: int) -> str:
     """A size for people: ``812 B``, ``4.1 MiB``."""
     if count < 1024:

@@ -224,3 +224,28 @@ def test_the_quick_path_of_output_imports_nothing_that_is_slow(agent: Agent) -> 
     already = {line.rsplit("|", 1)[1].strip() for line in bare.stderr.splitlines() if "|" in line}
     assert ran.stdout == "x\n"
     assert imported - already == {"mountctl.cli", "__future__", "mountctl.places", "mountctl.ctx_agent_output"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("nobody",), "there is no 'nobody': the agents are a, b"),
+        (("model:p/none",), "there is no 'model:p/none': the models are model:p/one, model:two"),
+        (("a", "--space", "nowhere"), "there is no shared space 'nowhere': there are no spaces yet"),
+        (("\x1b[2J",), r"there is no '\x1b[2J': the agents are a, b"),
+    ],
+)
+def test_the_sessions_of_what_is_not_there_are_an_error_that_names_what_is(
+    agent: Agent, words: tuple[str, ...], said: str
+) -> None:
+    home = agent.mount.path / "home/7777"
+    for owner in ("agent/b", "agent/a", "model/p", "model/p/one.d", "model/two.d"):
+        (home / owner).mkdir(exist_ok=True)
+    environment = {**agent.mount.environment, "CTX_HOME": str(home)}
+    assert ctx("agent", "session", "list", *words, environment=environment) == (1, "", f"ctx: {said}\n")
+
+
+def test_an_agent_without_sessions_has_an_empty_list(agent: Agent) -> None:
+    agent.directory.parent.mkdir()
+    assert agent.run("agent", "session", "list", agent.name) == (0, "", "")
+    assert agent.run("agent", "session", "list", agent.name, "--json").out == '{"sessions": []}\n'

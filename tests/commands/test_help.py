@@ -5,6 +5,7 @@ from importlib import import_module
 
 import pytest
 
+from ctxfs.version import version
 from mountctl.cli import Command, Group, parser_of
 from mountctl.ctx import PROGRAM as CTX
 from mountctl.main import PROGRAM as MOUNTCTL
@@ -43,6 +44,8 @@ def test_every_command_explains_itself_and_all_its_options(words: tuple[str, ...
         (("nonsense",), 2, "err"),
         (("status", "--nonsense"), 2, "err"),
         (("status", "--help"), 0, "out"),
+        (("--version",), 0, "out"),
+        (("status", "--version"), 2, "err"),
         (("status", "--js"), 2, "err"),
     ],
 )
@@ -55,3 +58,8 @@ def test_usage(program: str, arguments: tuple[str, ...], code: int, stream: str)
 def test_a_group_lists_its_commands() -> None:
     ran = run_program("mountctl.ctx", "agent", "session", "--help", environment={})
     assert [line.split()[0] for line in ran.out.splitlines() if line.startswith("  ")] == ["list", "new", "select"]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_says_which_version_it_is(program: str) -> None:
+    assert run_program(MODULES[program], "--version", environment={}).out == f"{program} {version()}\n"

@@ -31,7 +31,7 @@ def claude_line(role: str, content: object, **more: object) -> str:
 def test_a_jsonl_file_is_a_session_with_the_same_bytes(agent: Agent, tmp_path: Path) -> None:
     (tmp_path / "talk.jsonl").write_text(GOOD)
     ran = agent.run("agent", "import", agent.name, "--from", "jsonl", str(tmp_path / "talk.jsonl"))
-    assert ran == (0, "1 sessions: 2 lines added, 0 already there\n", "")
+    assert ran == (0, "1 session: 2 lines added, 0 already there\n", "")
     assert (agent.directory / "talk/messages.jsonl").read_text() == GOOD
 
 
@@ -44,7 +44,7 @@ def test_importing_again_adds_only_what_is_new_and_keeps_what_others_added(agent
     more = '{"role":"user","content":"three"}\n{"role":"user","content":"three"}\n'
     source.write_text(GOOD + more)
     outs = [agent.run(*command).out for _ in range(2)]
-    assert outs == ["1 sessions: 2 lines added, 2 already there\n", "1 sessions: 0 lines added, 4 already there\n"]
+    assert outs == ["1 session: 2 lines added, 2 already there\n", "1 session: 0 lines added, 4 already there\n"]
     assert (agent.directory / "talk/messages.jsonl").read_text() == GOOD + mine + more
 
 
@@ -63,14 +63,14 @@ def test_an_unreadable_line_leaves_its_session_out_whole_and_no_other(agent: Age
     ran = agent.run("agent", "import", agent.name, "--from", "jsonl", str(tmp_path))
     assert ran.code == 1
     assert f"{tmp_path}/bad.jsonl:3: " in ran.err
-    assert ran.out == "1 sessions: 2 lines added, 0 already there, 1 sessions left out\n"
+    assert ran.out == "1 session: 2 lines added, 0 already there, 1 session left out\n"
     assert sorted(os.listdir(agent.directory)) == ["good", "index"]
 
 
 def test_skip_bad_leaves_out_the_line_alone(agent: Agent, tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text(GOOD + "{\n" + GOOD)
     ran = agent.run("agent", "import", agent.name, "--from", "jsonl", "--skip-bad", str(tmp_path))
-    assert (ran.code, ran.out) == (0, "1 sessions: 4 lines added, 0 already there, 1 unreadable lines skipped\n")
+    assert (ran.code, ran.out) == (0, "1 session: 4 lines added, 0 already there, 1 unreadable line skipped\n")
     assert f"{tmp_path}/bad.jsonl:3: " in ran.err
     assert (agent.directory / "bad/messages.jsonl").read_text() == GOOD + GOOD
 
@@ -91,7 +91,7 @@ def test_a_claude_code_session_keeps_cwd_model_time_calls_and_results(agent: Age
     assert {message["timestamp"] for message in messages} == {"2026-01-01T00:00:00Z"}
     assert (agent.directory / f"index/by-uuid/{UUID}").read_text() == f"{UUID}\n"
     assert agent.run("agent", "import", agent.name, "--from", "claude-code", str(tmp_path)).out == (
-        "1 sessions: 0 lines added, 5 already there\n"
+        "1 session: 0 lines added, 5 already there\n"
     )
 
 
@@ -117,7 +117,7 @@ def test_a_part_that_is_too_big_for_a_line_is_kept_beside_the_log(agent: Agent, 
 def test_a_file_without_a_conversation_makes_no_session(agent: Agent, tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"type":"summary","summary":"s"}\n')
     ran = agent.run("agent", "import", agent.name, "--from", "claude-code", str(tmp_path))
-    assert ran == (0, "0 sessions: 0 lines added, 0 already there, 1 files without a conversation\n", "")
+    assert ran == (0, "0 sessions: 0 lines added, 0 already there, 1 file without a conversation\n", "")
     assert not agent.directory.exists()
 
 

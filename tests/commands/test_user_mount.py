@@ -22,6 +22,7 @@ mknod "$BASE/fuse" c 10 229 && chmod 666 "$BASE/fuse" && mount --bind "$BASE/fus
 as_user() {{ setpriv --reuid {UID} --regid {UID} --clear-groups $REACH "$@"; }}
 as_user "$PYTHON" -m mountctl.main mount
 as_user "$PYTHON" -m mountctl.ctx agent session new demo mine
+as_user env CTX_ROOT=/nowhere "$PYTHON" -m mountctl.ctx agent list 2>&1 || true
 as_user "$PYTHON" -m mountctl.main status --json || true  # a dead mount of somebody else
 ls "$HOME/ctx" >/dev/null 2>&1 && echo "root may look in" || echo "root may not look in"
 as_user "$PYTHON" -m mountctl.main umount
@@ -49,9 +50,13 @@ def test_a_user_mounts_looks_and_unmounts(place: Place) -> None:
     )
     assert ran.stderr == ""
     assert ran.returncode == 0
-    session, status, root, left = ran.stdout.splitlines()
+    session, advice, status, root, left = ran.stdout.splitlines()
     (mount,) = [one for one in json.loads(status)["mounts"] if one["mountpoint"] == str(home / "ctx")]
     assert session == str(home / f"ctx/home/{UID}/agent/demo/session/mine")
+    mine = str(home / "ctx")
+    assert (
+        advice == f"ctx: no ctxfs at /nowhere (No such file or directory): yours is at {mine}: export CTX_ROOT={mine}"
+    )
     assert (mount["state"], mount["store"], mount["sessions"]) == ("ok", str(home / "data/ctxfs"), 1)
     assert (root, left) == ("root may not look in", "0")
     made = {path: Path(home / path).stat() for path in ("ctx", "data/ctxfs", "run")}
