@@ -14,6 +14,7 @@ PROGRAM = Group(
                 "list": Command("mountctl.ctx_agent_list", "list the agents that have sessions"),
                 "history": Command("mountctl.ctx_agent_history", "show a session's messages"),
                 "output": Command("mountctl.ctx_agent_output", "print the last text of the assistant"),
+                "tree": Command("mountctl.ctx_agent_tree", "show which session was branched from which"),
                 "import": Command("mountctl.ctx_agent_import", "import transcripts of other programs"),
                 "session": Group(
                     "Sessions of one agent.",
@@ -21,6 +22,8 @@ PROGRAM = Group(
                         "list": Command("mountctl.ctx_session_list", "list an agent's sessions"),
                         "new": Command("mountctl.ctx_session_new", "make a session"),
                         "select": Command("mountctl.ctx_session_select", "make a session the current one"),
+                        "branch": Command("mountctl.ctx_session_branch", "make a session that goes on from an entry"),
+                        "compact": Command("mountctl.ctx_session_compact", "let a summary stand for what was said"),
                     },
                 ),
             },

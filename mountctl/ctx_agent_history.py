@@ -5,7 +5,7 @@ import argparse
 from mountctl import places
 from mountctl.cli import OK
 from mountctl.conversation import print_conversation
-from mountctl.ctx_agent_output import copy, no_session
+from mountctl.ctx_agent_output import copy
 from mountctl.session_options import add_session
 from mountctl.text import is_terminal
 
@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             print_conversation(directory)
         except FileNotFoundError:
-            raise no_session(directory) from None
+            raise places.no_session(directory) from None
     else:
         copy(f"{directory}/messages.jsonl")
     return OK

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from mountctl import places
-from mountctl.cli import OK, Failure
+from mountctl.cli import OK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,14 +49,9 @@ def copy(path: str) -> None:
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
-        raise no_session(os.path.dirname(path)) from None
+        raise places.no_session(os.path.dirname(path)) from None
     while chunk := os.read(descriptor, _CHUNK):
         written = 0
         while written < len(chunk):
             written += os.write(1, chunk[written:])
     os.close(descriptor)
-
-
-def no_session(directory: str) -> Failure:
-    """The failure of a command that reads a session which is not there."""
-    return Failure(f"no session {directory}: `ctx agent session list AGENT` shows what there is")

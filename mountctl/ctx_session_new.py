@@ -37,8 +37,13 @@ def make(agent: str, name: str, space: str | None) -> str:
     try:
         os.mkdir(path)
     except FileExistsError:
-        raise Failure(f"{agent} has a session {name!r} already") from None
+        raise name_taken(agent, name) from None
     return path
+
+
+def name_taken(agent: str, name: str) -> Failure:
+    """The failure of a command that makes a session where there is one."""
+    return Failure(f"{agent} has a session {name!r} already")
 
 
 def make_owner(agent: str, space: str | None) -> None:

@@ -106,6 +106,11 @@ def session(agent: str, name: str | None, shared: str | None) -> str:
     return f"{owner(agent, shared)}/session/{_plain(chosen)}"
 
 
+def no_session(directory: str) -> Failure:
+    """The failure of a command that reads a session which is not there."""
+    return Failure(f"no session {directory}: `ctx agent session list AGENT` shows what there is")
+
+
 def _plain(name: str) -> str:
     """``name`` if it cannot lead elsewhere; what else a name may be is the mount's to judge."""
     if not name or "/" in name or "\0" in name or name in (".", "..", "index"):

@@ -2,6 +2,8 @@
 
 import argparse
 
+_MAX_DIGITS = 18
+
 
 def add_agent(parser: argparse.ArgumentParser) -> None:
     """AGENT and ``--space``."""
@@ -18,6 +20,13 @@ def add_session(parser: argparse.ArgumentParser) -> None:
     """AGENT, ``--space`` and ``--session``."""
     add_agent(parser)
     parser.add_argument("-s", "--session", metavar="S", help="default: the current session")
+
+
+def natural(text: str) -> int:
+    """An option's number of at least 0: decimal digits and nothing else."""
+    if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of at least 0")
+    return int(text)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

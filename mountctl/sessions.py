@@ -1,26 +1,32 @@
 """What the listing commands read of sessions, by ordinary file operations (spec 1.2, 1.9)."""
 
+import errno
 import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from mountctl import places
-from mountctl.cli import Failure
+from mountctl.cli import UNAVAILABLE, Failure
 from mountctl.text import escaped_name
 
 _MANY = 10
 
 
 class SessionRow(NamedTuple):
-    """One session; ``size`` in bytes of both log files, ``updated_at`` in seconds; None where it is not known."""
+    """One session; ``size`` in bytes of both log files, ``updated_at`` in seconds; None where it is not known.
+
+    ``parent`` is the id of the session it was branched from, ``at`` the number of entries that it has of that one.
+    """
 
     name: str
+    id: str | None
     state: str
     updated_at: int
     entries: int | None
     size: int
     cwd: str
     parent: str | None
+    at: int | None
 
 
 def directory_of(agent: str, space: str | None) -> str:
@@ -71,16 +77,21 @@ def rows(directory: str) -> Iterator[SessionRow]:
 
 
 def _row(path: str, name: str) -> SessionRow:
-    entries = _attribute(path, "user.ctx.n")
     return SessionRow(
         name=name,
+        id=attribute(path, "uuid"),
         state=read_value(f"{path}/state"),
         updated_at=int(read_value(f"{path}/updated_at")),
-        entries=None if entries is None else int(entries),
+        entries=_number(attribute(path, "n")),
         size=size_of(path),
         cwd=read_value(f"{path}/cwd"),
-        parent=_attribute(path, "user.ctx.parent"),
+        parent=attribute(path, "parent"),
+        at=_number(attribute(path, "at")),
     )
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
 
 
 def size_of(path: str) -> int:
@@ -88,8 +99,21 @@ def size_of(path: str) -> int:
     return os.stat(f"{path}/messages.jsonl").st_size + os.stat(f"{path}/events.jsonl").st_size
 
 
-def _attribute(path: str, name: str) -> str | None:
+def require_session(directory: str) -> None:
+    """``Failure`` unless that is a session's directory on a ctxfs mount, so that its commands do what they say."""
     try:
-        return os.getxattr(path, name).decode("utf-8", "surrogateescape")
+        os.getxattr(directory, "user.ctx.uuid")
+    except FileNotFoundError:
+        raise places.no_session(directory) from None
+    except OSError as error:
+        if error.errno not in (errno.ENODATA, errno.ENOTSUP):
+            raise
+        raise Failure(f"{directory} is not on a ctxfs mount", UNAVAILABLE) from None
+
+
+def attribute(directory: str, name: str) -> str | None:
+    """What a session says of itself (spec 1.9), None where it does not."""
+    try:
+        return os.getxattr(directory, f"user.ctx.{name}").decode("utf-8", "surrogateescape")
     except OSError:
         return None

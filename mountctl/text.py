@@ -53,9 +53,9 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     )
 
 
-def counted(count: int, noun: str) -> str:
-    """``1 line``, ``2 lines``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """``1 line``, ``2 lines``, ``2 entries``."""
+    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def bytes_text(count: int) -> str:

@@ -154,9 +154,11 @@ def test_session_list_in_json(agent: Agent) -> None:
     line = agent.say("new", "user", "x")
     rows = json.loads(agent.run("agent", "session", "list", agent.name, "--json").out)["sessions"]
     assert [row.pop("updated_at") > 0 for row in rows] == [True, True]
+    ids = [os.getxattr(agent.directory / name, "user.ctx.uuid").decode() for name in ("new", "old")]
+    root = {"state": "idle", "cwd": "/", "parent": None, "at": None}
     assert rows == [
-        {"name": "new", "state": "idle", "entries": 1, "size": len(line), "cwd": "/", "parent": None},
-        {"name": "old", "state": "idle", "entries": 0, "size": 0, "cwd": "/", "parent": None},
+        {"name": "new", "id": ids[0], "entries": 1, "size": len(line), **root},
+        {"name": "old", "id": ids[1], "entries": 0, "size": 0, **root},
     ]
 
 

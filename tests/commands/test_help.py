@@ -57,7 +57,13 @@ def test_usage(program: str, arguments: tuple[str, ...], code: int, stream: str)
 
 def test_a_group_lists_its_commands() -> None:
     ran = run_program("mountctl.ctx", "agent", "session", "--help", environment={})
-    assert [line.split()[0] for line in ran.out.splitlines() if line.startswith("  ")] == ["list", "new", "select"]
+    assert [line.split()[0] for line in ran.out.splitlines() if line.startswith("  ")] == [
+        "list",
+        "new",
+        "select",
+        "branch",
+        "compact",
+    ]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
