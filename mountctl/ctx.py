@@ -16,6 +16,7 @@ PROGRAM = Group(
                 "output": Command("mountctl.ctx_agent_output", "print the last text of the assistant"),
                 "tree": Command("mountctl.ctx_agent_tree", "show which session was branched from which"),
                 "import": Command("mountctl.ctx_agent_import", "import transcripts of other programs"),
+                "export": Command("mountctl.ctx_agent_export", "write a session as a file for other programs"),
                 "session": Group(
                     "Sessions of one agent.",
                     {
@@ -24,6 +25,8 @@ PROGRAM = Group(
                         "select": Command("mountctl.ctx_session_select", "make a session the current one"),
                         "branch": Command("mountctl.ctx_session_branch", "make a session that goes on from an entry"),
                         "compact": Command("mountctl.ctx_session_compact", "let a summary stand for what was said"),
+                        "import": Command("mountctl.ctx_agent_import", "import transcripts of other programs"),
+                        "export": Command("mountctl.ctx_agent_export", "write a session as a file for other programs"),
                     },
                 ),
             },

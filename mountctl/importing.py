@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple, Protocol
 
 from backend.store import Stream
-from backend.transcripts.records import Blob, Converted, Identity, Record, Unreadable
-from mountctl import places
+from backend.transcripts.records import Converted, Identity, Record, Unreadable
+from mountctl import blobs, places
 from mountctl.cli import Failure
 from mountctl.ctx_session_new import make_owner
 
@@ -212,7 +212,7 @@ class _Writer(contextlib.AbstractContextManager["_Writer"]):
     def append(self, record: Converted) -> None:
         """Queues a line; its blobs are stored at once, before a line can name them."""
         for blob in record.blobs:
-            store_blob(self._target, blob)
+            blobs.store(blobs.directory(self._target.agent, self._target.space), blob)
         size = len(record.raw) + 1
         if record.stream != self._stream or self._size + size > BATCH_BYTES:
             self.flush()
@@ -231,20 +231,3 @@ class _Writer(contextlib.AbstractContextManager["_Writer"]):
     def __exit__(self, *_: object) -> None:
         for descriptor in self._files.values():
             os.close(descriptor)
-
-
-def store_blob(target: Target, blob: Blob) -> None:
-    """Stores bytes under their digest in the agent's ``data/blob/``; there already: nothing to do."""
-    if target.agent.startswith("model:"):
-        raise Failure("a part has more than 1 MiB, and a model's sessions have no data directory for it")
-    base = target.directory if target.space is None else places.space(target.space)
-    directory = f"{base}/data/blob"
-    path, temporary = f"{directory}/{blob.sha256}", f"{directory}/.{blob.sha256}.{os.getpid()}"
-    if os.path.exists(path):
-        return
-    os.makedirs(directory, exist_ok=True)
-    with open(temporary, "wb") as file:
-        file.write(blob.content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(temporary, path)

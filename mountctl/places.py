@@ -108,7 +108,9 @@ def session(agent: str, name: str | None, shared: str | None) -> str:
 
 def no_session(directory: str) -> Failure:
     """The failure of a command that reads a session which is not there."""
-    return Failure(f"no session {directory}: `ctx agent session list AGENT` shows what there is")
+    from mountctl.text import escaped_name
+
+    return Failure(f"no session {escaped_name(directory)}: `ctx agent session list AGENT` shows what there is")
 
 
 def _plain(name: str) -> str:

@@ -9,17 +9,10 @@ from backend.errors import CtxError
 from backend.lines import parse_line
 from backend.names import is_session_name
 from backend.store import Stream
-from backend.strict_json import MAX_LINE, compact
+from backend.transcripts.blobs import Blob, encoded
 
 MAX_SOURCE_LINE = 64 << 20
 MAX_NAME = 64
-
-
-class Blob(NamedTuple):
-    """JSON that is too big for a line and is stored as ``data/blob/<sha256>`` of the agent."""
-
-    sha256: str
-    content: bytes
 
 
 class Converted(NamedTuple):
@@ -74,48 +67,6 @@ def made(number: int, stream: Stream, value: dict[str, Any], scope: str) -> Reco
     """A line from a value that was built here; what exceeds a line goes into blobs."""
     raw, blobs = encoded(value)
     return judged(number, stream, raw, scope, blobs)
-
-
-def encoded(value: dict[str, Any]) -> tuple[bytes, list[Blob]]:
-    """The compact line of a message or event; its biggest parts become blobs until it is at most 1 MiB."""
-    raw = compact(value)
-    if len(raw) <= MAX_LINE:
-        return raw, []
-    if "arguments" in value:
-        blob = _blob(value["arguments"])
-        return compact(value | {"arguments": _reference(blob)}), [blob]
-    parts = _parts(value.get("content"))
-    blobs: list[Blob] = []
-    for index in sorted(range(len(parts)), key=lambda index: -len(compact(parts[index]))):
-        parts[index], found = _outsourced(parts[index])
-        blobs += found
-        raw = compact(value | {"content": parts})
-        if len(raw) <= MAX_LINE:
-            break
-    return raw, blobs
-
-
-def _outsourced(part: Any) -> tuple[Any, list[Blob]]:
-    """A part whose bulk is in blobs; a tool_result stays one, so that it is still paired with its call."""
-    if isinstance(part, dict) and part.get("type") == "tool_result":
-        inner = [_outsourced(child) for child in _parts(part.get("content"))]
-        return part | {"content": [child for child, _ in inner]}, [blob for _, blobs in inner for blob in blobs]
-    blob = _blob(part)
-    return _reference(blob), [blob]
-
-
-def _parts(content: Any) -> list[Any]:
-    return list(content) if isinstance(content, list) else [{"type": "text", "text": content}]
-
-
-def _blob(value: Any) -> Blob:
-    content = compact(value)
-    return Blob(hashlib.sha256(content).hexdigest(), content)
-
-
-def _reference(blob: Blob) -> dict[str, Any]:
-    path = f"data/blob/{blob.sha256}"
-    return {"type": "blob", "path": path, "sha256": blob.sha256, "bytes": len(blob.content)}
 
 
 def session_name(text: str) -> str:

@@ -1,0 +1,43 @@
+"""An agent's ``data/blob/``: what is too big for a line, under its digest, by ordinary file operations (spec 4.2)."""
+
+import hashlib
+import os
+
+from backend.transcripts.blobs import Blob
+from mountctl import places
+from mountctl.cli import Failure
+
+
+def directory(agent: str, space: str | None) -> str:
+    """Where an agent's blobs are: one place for all agents of a shared space, none for a model (``Failure``)."""
+    if agent.startswith("model:"):
+        raise Failure("a part has more than 1 MiB, and a model's sessions have no data directory for it")
+    base = places.owner(agent, None) if space is None else places.space(space)
+    return f"{base}/data/blob"
+
+
+def store(where: str, blob: Blob) -> None:
+    """Stores a blob, durably and whole; there already: nothing to do."""
+    path, temporary = f"{where}/{blob.sha256}", f"{where}/.{blob.sha256}.{os.getpid()}"
+    if os.path.exists(path):
+        return
+    os.makedirs(where, exist_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(blob.content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(temporary, path)
+
+
+def load(where: str, sha256: str) -> bytes:
+    """The content of a blob (``Failure``: it is missing, or not what its name says)."""
+    path = f"{where}/{sha256}"
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except FileNotFoundError:
+        raise Failure(f"blob {path} is missing, so its part of the session cannot be exported") from None
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise Failure(f"blob {path} does not have the digest that its name says: it was changed")
+    return content

@@ -1,0 +1,21 @@
+"""``--to jsonl``: the lines of messages.jsonl, with their blobs put back (spec 4.2).
+
+``ctx agent session import --from jsonl`` of such a file finds every line in the session it came from.
+"""
+
+from backend.transcripts.blobs import restored
+from mountctl import places
+from mountctl.exporting import Session, private_file
+
+
+def export(session: Session, directory: str) -> str:
+    """Writes ``<directory>/<session>.jsonl``; that path."""
+    try:
+        messages = open(f"{session.directory}/messages.jsonl", "rb")  # noqa: SIM115  (closed by the with below)
+    except FileNotFoundError:
+        raise places.no_session(session.directory) from None
+    name = f"{session.name}.jsonl"
+    with messages, private_file(directory, name) as file:
+        for line in messages:
+            file.write(restored(line.removesuffix(b"\n"), session.blob) + b"\n")
+    return f"{directory}/{name}"
