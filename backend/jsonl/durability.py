@@ -5,7 +5,6 @@ the set and is never held while waiting for the disk; ``_turn`` lets one sync ru
 returns has the work of an earlier one behind it.
 """
 
-import ctypes
 import os
 import threading
 from collections.abc import Iterable
@@ -13,8 +12,8 @@ from collections.abc import Iterable
 from backend.errors import StoreFailed
 from backend.jsonl.disk import failure, fsync
 from backend.jsonl.handles import JOURNAL
+from backend.system_calls import sync_file_system
 
-_libc = ctypes.CDLL(None, use_errno=True)
 _MANY = 64
 
 
@@ -88,9 +87,7 @@ class Durability:
         """Writes out the store's whole file system; the paths that are on another one."""
         device = os.fstat(self._root).st_dev
         others = {path for path in paths if _device(path) not in (device, None)}
-        if _libc.syncfs(self._root):
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
+        sync_file_system(self._root)
         return others
 
 

@@ -26,9 +26,10 @@ from pathlib import Path
 import pyfuse3
 from pyfuse3 import EntryAttributes, FileInfo, ReaddirToken, RequestContext, SetattrFields, StatvfsData
 
+from backend.system_calls import RENAME_EXCHANGE, RENAME_NOREPLACE
 from ctxfs.files.passthrough_attributes import changes_others, entry_of, fill_entry, give_to_caller, set_mode
 from ctxfs.files.passthrough_blocking import Offload, inline
-from ctxfs.files.passthrough_calls import RENAME_EXCHANGE, RENAME_NOREPLACE, DirectoryEntry, set_times
+from ctxfs.files.passthrough_calls import DirectoryEntry, set_times
 from ctxfs.files.passthrough_data import FileData
 from ctxfs.files.passthrough_descriptors import Descriptors
 from ctxfs.files.passthrough_directory import DirectoryStream

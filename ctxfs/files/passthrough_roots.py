@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from backend.names import is_uid
-from ctxfs.files.passthrough_calls import RENAME_NOREPLACE, read_entries, rename
+from backend.system_calls import RENAME_NOREPLACE, rename
+from ctxfs.files.passthrough_calls import read_entries
 from ctxfs.files.passthrough_inodes import Inode
 from ctxfs.files.passthrough_tree import DiskTree, leaf, through
 

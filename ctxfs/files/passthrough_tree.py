@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ctxfs.files.passthrough_calls import RENAME_EXCHANGE, open_beneath, rename
+from backend.system_calls import RENAME_EXCHANGE, rename
+from ctxfs.files.passthrough_calls import open_beneath
 from ctxfs.files.passthrough_inodes import DISK_TAG, Inode, InodeTable, Listed, identity_of
 
 DIRECTORY_LIMIT = 256

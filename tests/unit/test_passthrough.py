@@ -13,9 +13,9 @@ from typing import Any, TypeVar, cast
 import pytest
 from pyfuse3 import EntryAttributes, RequestContext, SetattrFields
 
+from backend.system_calls import RENAME_EXCHANGE, rename
 from ctxfs.files import passthrough_tree
 from ctxfs.files.passthrough import DiskOperations
-from ctxfs.files.passthrough_calls import RENAME_EXCHANGE, rename
 from ctxfs.files.passthrough_inodes import DISK_TAG
 from ctxfs.files.passthrough_tree import DIRECTORY_LIMIT
 
