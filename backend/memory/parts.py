@@ -14,6 +14,8 @@ from backend.lines import foreign_line
 from backend.log_contract import listed_key
 from backend.store import Kind, Line, Row, Session, Stream
 
+_STEP = 64
+
 
 class HasId(Protocol):
     """A row with its id."""
@@ -67,8 +69,8 @@ class _Entry(msgspec.Struct, frozen=True, gc=False):
 class Log:
     """A session's entries and stream bytes; a branch keeps its parent's log and holds only what follows.
 
-    ``states`` are the session's rows after each append, the first as it was made: what a branch at any entry
-    starts from. Offsets and entry numbers are those of the whole session.
+    ``states`` are the session's rows after each append and within long ones, the first as it was made: what a branch
+    at any entry starts from. Offsets and entry numbers are those of the whole session.
     """
 
     def __init__(self, made: Session, base: "Log | None" = None) -> None:
@@ -89,6 +91,7 @@ class Log:
             offset = self._first[line.stream] + len(data)
             self._entries.append(_Entry(time, line.kind, line.stream, offset, len(line.raw)))
             data += line.raw + b"\n"
+        self._states += _between(self._states[-1], lines, times)
         self._states.append(after)
 
     def read(self, stream: Stream, offset: int, size: int) -> bytes:
@@ -123,6 +126,14 @@ class Log:
         while n < log._first_n and log._base is not None:
             log = log._base
         return log
+
+
+def _between(state: Session, lines: Sequence[Line], times: Sequence[int]) -> Iterator[Session]:
+    """A session at every few of the lines that it is given, but for the last, as far as a branch has to know it."""
+    for start in range(0, len(lines) - _STEP, _STEP):
+        step = slice(start, start + _STEP)
+        state, _ = advance(state, lines[step], time_ms=times[step][-1], now_ns=state.updated_mtime, seq=state.seq)
+        yield state
 
 
 class IndexChange(msgspec.Struct, frozen=True):

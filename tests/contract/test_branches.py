@@ -51,6 +51,17 @@ def test_a_branch_is_the_session_as_it_was(at: Harness, batches: list[int], leng
     assert at.store.rows(child.id) == at.store.rows(parent.id, 0, length)
 
 
+@pytest.mark.parametrize("length", [1, 63, 64, 65, 128, 193, 239])
+def test_a_branch_within_a_long_append_is_the_session_as_it_was(at: Harness, length: int) -> None:
+    parent, plain = at.session("parent"), at.session("plain")
+    lines = [*LINES, *[say("x")] * 34] * 6
+    at.append(parent, *lines, time=list(range(240)))
+    at.append(plain, *lines[:length], time=list(range(length)))
+    child = at.store.branch_session(parent.id, length, "child")
+    assert {fact: getattr(child, fact) for fact in FACTS} == {fact: getattr(at.now(plain), fact) for fact in FACTS}
+    assert streams(at, child) == expected(lines[:length])
+
+
 def test_parent_and_child_grow_independently(at: Harness) -> None:
     parent = at.session("parent")
     at.append(parent, *LINES)
@@ -78,6 +89,17 @@ def test_every_range_of_a_branch_is_read(at: Harness) -> None:
             assert at.store.read_stream(grandchild.id, "messages", offset, size) == whole[offset : offset + size]
     for start in range(6):
         assert [row.n for row in at.store.rows(grandchild.id, start, 2)] == list(range(start, min(start + 2, 5)))
+
+
+def test_a_child_of_an_archived_parent_stays_as_it_is(at: Harness) -> None:
+    at.session("current")
+    parent = at.session("parent")
+    at.append(parent, *LINES)
+    child = at.store.branch_session(parent.id, 5, "child")
+    at.append(child, say("own"))
+    before = at.now(child), streams(at, child), at.store.rows(child.id)
+    at.store.archive_session(parent.id, at.archive().id)
+    assert (at.now(child), streams(at, child), at.store.rows(child.id)) == before
 
 
 def test_deleting_the_parent_leaves_the_children_whole(at: Harness) -> None:

@@ -68,6 +68,21 @@ def test_mtimes_and_sequences_go_on_rising_under_a_clock_that_went_back(durable:
         assert getattr(now, field) > getattr(last, field), field
 
 
+def test_equal_stamps_and_a_jumping_clock_leave_one_order_over_restarts(durable: Harness) -> None:
+    """Field report 17: the order of commits decides, no stamp and no clock."""
+    sessions = [durable.session(f"s{n:02}") for n in range(20)]
+    order = [sessions[n * 7 % 20] for n in range(20)]
+    for n, session in enumerate(order):
+        durable.clock.pass_seconds((0, 5 * 3600, -10 * 3600, 5 * 3600)[n % 4])
+        durable.append(session, say("x"), time=77 if n % 3 else 99_999_999_999_999)
+    expected = [session.name for session in reversed(order)]
+    for _ in range(2):
+        assert durable.listed() == expected
+        durable.reopen()
+    durable.append(order[0], say("x"), time=1)
+    assert durable.listed() == [order[0].name, *expected[:-1]]
+
+
 def test_ids_are_not_used_again_after_a_restart(durable: Harness) -> None:
     durable.session("current")
     gone = durable.session("one")

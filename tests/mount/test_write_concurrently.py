@@ -9,6 +9,7 @@ import textwrap
 import threading
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -171,3 +172,43 @@ def test_state_changes_at_the_same_time_say_the_state_they_left(session: Path) -
         assert change["from"] == last
         last = change["state"]
     assert (session / "state").read_text() == f"{last}\n"
+
+
+PUT = """
+    import errno, os, sys
+    path, text = sys.argv[1:]
+    log = os.open(path, os.O_WRONLY)
+    length = os.fstat(log).st_size
+    print(length, flush=True)
+    sys.stdin.readline()
+    try:
+        os.pwrite(log, b'{"role":"user","content":"%s"}\\n' % text.encode(), length)
+        print("ok", end=" ")
+    except OSError as error:
+        print(errno.errorcode[error.errno], end=" ")
+    print(os.stat(path).st_size)
+"""
+
+
+@pytest.mark.parametrize("attempt", range(5))
+def test_of_two_processes_that_put_at_one_length_one_wins_and_the_other_sees_the_true_length(
+    session: Path, attempt: int
+) -> None:
+    """Writing where the file ended when it was looked at is the mount's ``put(expectedN)`` (spec 2.7)."""
+    log = session / "messages.jsonl"
+    write_once(log, message("first"))
+    command = [sys.executable, "-c", textwrap.dedent(PUT), str(log)]
+    running = [
+        subprocess.Popen([*command, text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for text in ("one", "two")
+    ]
+    lengths = [process.stdout.readline() for process in running if process.stdout]
+    answers = dict.fromkeys(("one", "two"), "")
+    with ThreadPoolExecutor(2) as pool:
+        for text, (out, _) in zip(answers, pool.map(lambda process: process.communicate("go\n"), running), strict=True):
+            answers[text] = out
+    size = log.stat().st_size
+    assert lengths == [f"{len(message('first'))}\n"] * 2
+    assert sorted(answers.values()) == [f"EPERM {size}\n", f"ok {size}\n"]
+    [winner] = [text for text, answer in answers.items() if answer.startswith("ok")]
+    assert contents(log) == ["first", winner]

@@ -4,6 +4,7 @@ import errno
 import itertools
 import json
 import os
+import shutil
 import stat
 import threading
 from collections.abc import Callable, Iterator
@@ -113,6 +114,32 @@ def test_the_small_files_and_the_index_say_what_the_log_says(store: JsonlStore, 
     assert not (root / SESSIONS / "index/by-hash/abc").exists()
     assert not (root / SESSIONS / "index/current").exists()
     assert (root / SESSIONS / "index/list").read_bytes() == b"default\n"
+
+
+def test_what_the_index_derives_is_the_same_when_its_files_were_dropped_or_forged(root: Path) -> None:
+    """Field report 14: an index that drifts from what it indexes."""
+    store = made(root)
+    for number in range(9):
+        row = store.create_session(coder(store).id, f"s{number}", 1000)
+        append(store, row, event(f'{{"type":"cwd","cwd":"/{number % 4}"}}'), say("hi", "assistant"))
+    append(store, session(store, "s3"), CD)
+
+    def index() -> tuple[bytes, dict[str, str]]:
+        mappings = store.mappings(coder(store).id, "by-cwd")
+        return store.list_content(coder(store).id), {row.key: row.session for row in mappings}
+
+    before = index()
+    store.close()
+    files = root / SESSIONS / "index"
+    shutil.rmtree(files / "by-cwd")
+    (files / "by-cwd").mkdir(0o700)
+    (files / "by-cwd" / cwd_key("/nowhere")).write_bytes(b"s1\n")
+    (files / "list").write_bytes(b"s1\nno-such-session\n")
+    store = opened(root)
+    assert index() == before
+    append(store, session(store, "s1"), say("more"))
+    assert (files / "list").read_bytes() == index()[0]
+    store.close()
 
 
 def test_a_long_list_is_written_at_the_end(root: Path) -> None:
