@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from backend.store import Line, Session
+from backend.store import Line, Session, Stream
 
 INITIAL_STATE = "idle"
 INITIAL_CWD = "/"
@@ -21,6 +21,11 @@ def initial_meta(scope: str) -> str:
 def later(last_ns: int, now_ns: int) -> int:
     """The next mtime of a file that changed: strictly increasing, whatever the clock does (spec 1.2)."""
     return max(now_ns, last_ns + 1)
+
+
+def stream_size(session: Session, stream: Stream) -> int:
+    """Bytes of a log file."""
+    return session.messages_size if stream == "messages" else session.events_size
 
 
 def advance(

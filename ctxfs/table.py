@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyfuse3 import FUSEError
 
 from backend.errors import Missing
+from backend.facts import stream_size
 from backend.store import Stream
 from ctxfs.files import appends, definitions, snapshots, spaces, values
 from ctxfs.files.mount_status import mount_status, status_changed_at
@@ -94,7 +95,7 @@ def _log_row(name: str, stream: Stream, mtime: str) -> Row:
         modes=EDITABLE,
         load=Subjects.session,
         mtime=lambda _, subject: getattr(subject.session, mtime),
-        size=lambda _, subject: appends.stream_size(subject.session, stream),
+        size=lambda _, subject: stream_size(subject.session, stream),
         stream=stream,
         open=appends.LogWriter,
         accept=appends.replace_log,

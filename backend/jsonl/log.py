@@ -93,7 +93,7 @@ class SessionLog:
 
     def read(self, stream: Stream, offset: int, size: int) -> bytes:
         """Bytes of a log file; short only at its end."""
-        end = self.row.messages_size if stream == "messages" else self.row.events_size
+        end = facts.stream_size(self.row, stream)
         descriptor = self._handles().stream(stream)
         if descriptor < 0 or offset >= end:
             return b""

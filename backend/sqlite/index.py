@@ -1,9 +1,9 @@
 """The files of ``index/`` and what keeps them true: ``IndexFiles`` (spec 1.2).
 
-``_list_new``, ``_relist``, ``_unlist`` and ``_remap`` belong into the transaction of the change they follow.
+``_list_new``, ``_unlist`` and ``_remap`` belong into the transaction of the change they follow.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from backend.log_contract import listed_key
@@ -21,8 +21,10 @@ class Index(Spaces):
 
     def list_content(self, owner: int) -> bytes:
         self._require_owner(owner)
-        names = self._database.all(f"SELECT name {_LISTED}", owner)
-        return "".join([name + "\n" for (name,) in names]).encode()
+        listed = self._database.all(f"SELECT id, name {rows.LISTED}", owner)
+        risen = {session.id: session.name for session in self._waiting.risen(owner)}
+        names = [*risen.values(), *(name for id, name in listed if id not in risen)]
+        return "".join([name + "\n" for name in names]).encode()
 
     @growing
     def set_current(self, owner: int, name: str) -> Owner:
@@ -74,20 +76,6 @@ class Index(Spaces):
         if key := listed_key(session):
             self._remap(owner, key)
 
-    def _relist(self, owners: Iterable[int]) -> None:
-        """The lists that appends changed are newer."""
-        for owner in owners:
-            self._change_owner(owner, _TOUCH_LIST, self._clock())
-
-    def _top(self, owner: int) -> int | None:
-        top = self._tops.get(owner)
-        if top is None:
-            row = self._database.one(f"SELECT id {_LISTED} LIMIT 1", owner)
-            if row is not None:
-                [top] = row
-                self._tops[owner] = top
-        return top
-
     def _unlist(self, owner: int, session: Session) -> Removed:
         """A live session that goes away: takes it and what leads to it out of the index."""
         now, growth = self._clock(), -len(session.name) - 1
@@ -137,12 +125,10 @@ class Index(Spaces):
         return "changed"
 
 
-_LISTED = "FROM session INDEXED BY session_listed WHERE owner = ? AND archive IS NULL ORDER BY listed DESC"
 _HOLDER = (
     "SELECT id FROM session INDEXED BY session_cwd"
     " WHERE owner = ? AND archive IS NULL AND cwd_key = ? ORDER BY cwd_seq DESC LIMIT 1"
 )
-_TOUCH_LIST = "UPDATE owner SET list_mtime = max(list_mtime + 1, ?) WHERE id = ?"
 _GROW_LIST = (
     "UPDATE owner SET list_size = list_size + ?, list_mtime = max(list_mtime + 1, ?), mtime = max(mtime + 1, ?)"
     " WHERE id = ?"

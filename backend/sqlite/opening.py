@@ -23,9 +23,12 @@ from backend.sqlite.durability import INDEX_BYTES
 
 DATABASE = "ctxfs.db"
 LOCK = "lock"
-VERSION = 1
+VERSION = 2
 APPLICATION_ID = 0x63747866
-MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], None]] = {}
+_PENDING = "CREATE TABLE pending (id INTEGER PRIMARY KEY, data BLOB NOT NULL) STRICT"
+MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], object]] = {
+    1: lambda connection: connection.execute(_PENDING),
+}
 """Format version → what makes a database of it one of the next version (without its ``user_version``)."""
 
 QUICK_CHECK_LIMIT = 32 << 20

@@ -32,6 +32,8 @@ SESSION_BY_SESSION_ID = f"{SESSION} WHERE session_id = ?"
 _LIVE = "FROM session INDEXED BY session_page WHERE owner = ? AND archive IS NULL AND id > ? ORDER BY id LIMIT ?"
 LIVE_SESSIONS = f"SELECT {', '.join(_SESSION_FIELDS)} {_LIVE}"
 LISTING = f"SELECT id, name, uid, updated_at {_LIVE}"
+LISTED = "FROM session INDEXED BY session_listed WHERE owner = ? AND archive IS NULL ORDER BY listed DESC"
+TOP = f"SELECT id {LISTED} LIMIT 1"
 ARCHIVED_SESSION = f"{SESSION} WHERE archive = ? AND name = ?"
 ARCHIVED_SESSIONS = f"{SESSION} INDEXED BY session_archived_page WHERE archive = ? AND id > ? ORDER BY id LIMIT ?"
 INSERT_SESSION = "INSERT INTO session ({}) VALUES ({})".format(

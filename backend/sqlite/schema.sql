@@ -1,4 +1,4 @@
--- The sqlite store (specs 1 and 2), format 1.
+-- The sqlite store (specs 1 and 2), format 2.
 --
 -- Files of a store directory: ctxfs.db (this), ctxfs.db-wal while it is open, lock (flock by the one process that has
 -- it open), disk/ (ordinary directories, not ours). No absolute path is stored: a store can be moved.
@@ -9,12 +9,12 @@
 -- a log's entries from 0. seq is the store-wide commit sequence. Offsets count bytes of messages.jsonl or events.jsonl
 -- as a reader sees them, newlines included; those of a branch include the prefix it shares with its parent.
 --
--- What is true and what is derived. `segment` and `log` are the log, the only truth. Everything in `session` from
--- updated_at on, `listed`, `cwd_key`, the by-cwd rows of `mapping` and list_size are views of it that change in the
--- transaction that appends the lines.
+-- What is true and what is derived. `log`, `segment` and `pending` are the log, the only truth. Everything in `session`
+-- from updated_at on, `listed`, `cwd_key`, the by-cwd rows of `mapping`, list_size and list_mtime are views of `log` and
+-- `segment` that change in the transaction that puts lines there.
 
 PRAGMA application_id = 0x63747866;
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;
 
 -- One row. `openings` counts the openings that wrote something: seq = openings << 40 | a count in memory. So seq grows
 -- with every commit, across restarts and whatever the clock says, and no append has to store it here.
@@ -112,6 +112,19 @@ CREATE TABLE segment (
 CREATE UNIQUE INDEX segment_n ON segment (log, n);
 CREATE INDEX segment_messages ON segment (log, messages_start);
 CREATE INDEX segment_events ON segment (log, events_start);
+
+-- Lines that are committed but not yet in the rows of their sessions: a row for each commit of appends, in order.
+-- `data` is MessagePack (`backend.sqlite.pending.Commit`): when it was made (ns) and, for each append, the session, the
+-- seq, the times and the lines. Everything else follows from these: what a session says is its row in `session`
+-- advanced by its lines here, in order, and its log is `segment` followed by them.
+--
+-- So a commit costs one page, whatever it touches, and sessions get their rows written once for many commits: in the
+-- transaction that makes too much wait, and before anything else is changed, which finds this table empty.
+-- Invariant: no row holds an append that records a cwd.
+CREATE TABLE pending (
+    id   INTEGER PRIMARY KEY,
+    data BLOB NOT NULL
+) STRICT;
 
 -- Work that a deletion leaves: logs without a session whose rows beyond what child logs need are still to be removed.
 CREATE TABLE unused_log (

@@ -6,7 +6,7 @@ import msgspec
 
 from backend.entries import SessionHeader
 from backend.errors import SessionAlreadyExistsError
-from backend.facts import later
+from backend.facts import later, stream_size
 from backend.lines import foreign_line, text_of
 from backend.log_contract import branch_row, child_header, first_row, judge_branch, listed_key, new_header, scope_of
 from backend.sqlite import rows
@@ -21,10 +21,11 @@ class Sessions(Archive):
     """Live and archived sessions."""
 
     def session(self, owner: int, name: str) -> Session | None:
-        return rows.made(Session, self._database.one(rows.SESSION_BY_NAME, owner, name))
+        return self._session_of(self._database.one(rows.SESSION_BY_NAME, owner, name))
 
     def sessions(self, owner: int, after: int = 0, limit: int = 1000) -> Sequence[Session]:
-        page = [Session(*row) for row in self._database.all(rows.LIVE_SESSIONS, owner, after, limit)]
+        found_rows = self._database.all(rows.LIVE_SESSIONS, owner, after, limit)
+        page = [session for row in found_rows if (session := self._session_of(row))]
         if not page:
             self._require_owner(owner)
         return page
@@ -33,7 +34,11 @@ class Sessions(Archive):
         page = self._database.all(rows.LISTING, owner, after, limit)
         if not page:
             self._require_owner(owner)
-        return page
+        waiting = self._waiting.sessions
+        return [
+            (id, name, uid, waiting[id].session.updated_at if id in waiting else updated_at)
+            for id, name, uid, updated_at in page
+        ]
 
     @growing
     def create_session(self, owner: int, name: str, uid: int, session_id: str | None = None) -> Session:
@@ -70,19 +75,27 @@ class Sessions(Archive):
 
     def read_stream(self, session: int, stream: Stream, offset: int, size: int) -> bytes:
         row = self._require_session(session)
-        end = row.messages_size if stream == "messages" else row.events_size
-        return self._logs.read(session, stream, offset, min(end, offset + size))
+        stop = min(stream_size(row, stream), offset + size)
+        waiting = self._waiting.sessions.get(session)
+        if waiting is None:
+            return self._logs.read(session, stream, offset, stop)
+        merged = self._logs.read(session, stream, offset, min(stop, stream_size(waiting.merged, stream)))
+        return merged + waiting.read(stream, offset, stop)
 
     def latest(self, session: int) -> bytes:
         row = self._require_session(session)
         if row.latest_n is None:
             return b""
-        [entry] = self._logs.rows(session, row.latest_n, row.latest_n + 1)
+        [entry] = self.rows(session, row.latest_n, 1)
         return f"{text_of(entry.raw)}\n".encode()
 
     def rows(self, session: int, start: int = 0, limit: int = 1000) -> Sequence[Row]:
         row = self._require_session(session)
-        return list(self._logs.rows(session, start, min(row.n, start + limit)))
+        stop = min(row.n, start + limit)
+        waiting = self._waiting.sessions.get(session)
+        if waiting is None:
+            return list(self._logs.rows(session, start, stop))
+        return [*self._logs.rows(session, start, min(stop, waiting.merged.n)), *waiting.rows(start, stop)]
 
     def snapshot(self, session: int, name: str) -> Snapshot | None:
         self._require_session(session)
@@ -191,7 +204,7 @@ class Sessions(Archive):
         except UnicodeEncodeError:
             # A lone surrogate is in no stored id.
             return None
-        return rows.made(Session, row)
+        return self._session_of(row)
 
     def _header(self, session: Session) -> SessionHeader:
         return rows.header(self._database.one(f"{rows.HEADER} WHERE id = ?", session.id))

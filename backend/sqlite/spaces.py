@@ -44,11 +44,11 @@ class Spaces(Core):
 
     def owner(self, space: str, kind: OwnerKind, name: str) -> Owner | None:
         where = "WHERE space = ? AND kind = ? AND name = ?"
-        return rows.made(Owner, self._database.one(f"{rows.OWNER} {where}", space, kind, name))
+        return self._owner_of(self._database.one(f"{rows.OWNER} {where}", space, kind, name))
 
     def owners(self, space: str, kind: OwnerKind) -> Sequence[Owner]:
         found_rows = self._database.all(f"{rows.OWNER} WHERE space = ? AND kind = ? ORDER BY id", space, kind)
-        return [Owner(*row) for row in found_rows]
+        return [owner for row in found_rows if (owner := self._owner_of(row))]
 
     @growing
     def add_owner(self, space: str, kind: OwnerKind, name: str, uid: int, gid: int) -> Owner:

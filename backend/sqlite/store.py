@@ -6,21 +6,24 @@ from any other at the same time. The store's directory is this process's alone w
 
 import os
 import sqlite3
+import struct
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
+import msgspec
+
 from backend.entries import SessionHeader
-from backend.errors import CtxError, StoreFailed, StoreFull
-from backend.facts import advance
+from backend.errors import CtxError, Missing, StoreCorrupt, StoreFailed, StoreFull
 from backend.log_contract import LogContract, entry_times, judge_append
-from backend.sqlite import rows
-from backend.sqlite.core import atomic, growing
+from backend.sqlite import pending, rows
+from backend.sqlite.core import atomic, growing, transaction
 from backend.sqlite.database import Database
 from backend.sqlite.durability import Durability
 from backend.sqlite.logs import sweep
 from backend.sqlite.opening import DATABASE, open_directory
+from backend.sqlite.pending import Batch, Commit
 from backend.sqlite.segments import packed_size
 from backend.sqlite.sessions import Sessions
 from backend.sqlite.spaces import Definitions
@@ -46,7 +49,13 @@ class SqliteStore(Sessions, Definitions, LogContract):
         """``open`` for callers without an event loop."""
         directory = Path(path)
         connection, lock = open_directory(directory)
-        return cls(directory, connection, lock, clock)
+        store = cls(directory, connection, lock, clock)
+        try:
+            store._recall()
+        except BaseException:
+            store.close()
+            raise
+        return store
 
     def append(self, batch: Sequence[Append]) -> Sequence[Appended | CtxError]:
         try:
@@ -75,15 +84,27 @@ class SqliteStore(Sessions, Definitions, LogContract):
             self._database.connection.close()
             os.close(self._lock)
 
+    def _recall(self) -> None:
+        """Reads the lines that wait."""
+        try:
+            self._waiting  # noqa: B018
+        except (StoreFailed, Missing, LookupError, msgspec.MsgspecError, struct.error) as error:
+            raise StoreCorrupt(f"{self._path / DATABASE} is damaged ({error}): restore a backup") from error
+
     def _append_together(self, batch: Sequence[Append]) -> Sequence[Appended | CtxError]:
         self._require_room(sum(packed_size(append.lines) for append in batch))
         return self._commit(batch)
 
-    @atomic
+    @transaction
     def _commit(self, batch: Sequence[Append]) -> Sequence[Appended | CtxError]:
-        listed: set[int] = set()
-        results = [self._append_one(append, listed) for append in batch]
-        self._relist(listed)
+        collected = Batch(Commit(self._clock(), []))
+        size = self._waiting.size
+        results = [self._append_one(append, collected) for append in batch]
+        self._relist(collected.relisted, collected.commit.now)
+        if collected.moved or self._waiting.size > pending.LIMIT or self._waiting.size - size > pending.DIRECT:
+            self._merge()
+        elif collected.commit.appends:
+            self._database.run(_WAIT, (pending.encode(collected.commit),))
         return results
 
     def _append_alone(self, append: Append) -> Appended | CtxError:
@@ -93,8 +114,8 @@ class SqliteStore(Sessions, Definitions, LogContract):
             return failure
         return result
 
-    def _append_one(self, append: Append, relisted: set[int]) -> Appended | CtxError:
-        """Adds the owner to ``relisted`` where its list is another now."""
+    def _append_one(self, append: Append, batch: Batch) -> Appended | CtxError:
+        """Lets the lines wait, inside a transaction that then stores them."""
         session = self.session_by_id(append.session)
         try:
             before = judge_append(session, append)
@@ -102,27 +123,19 @@ class SqliteStore(Sessions, Definitions, LogContract):
             return refusal
         if not append.lines:
             return Appended(before)
-        now = self._clock()
-        times = entry_times(append, now // 1_000_000)
-        after, files = advance(before, append.lines, time_ms=times[-1], now_ns=now, seq=self._next_seq())
-        listed = after.owner is not None and self._top(after.owner) != after.id
-        self._store(after, append.lines, times, rows.UPDATE_AND_LIST_SESSION if listed else rows.UPDATE_SESSION)
-        if after.owner is not None and listed:
-            self._tops[after.owner] = after.id
-            relisted.add(after.owner)
+        commit = batch.commit
+        times = entry_times(append, commit.now // 1_000_000)
+        appended = self._take_in(before, append.lines, times, commit.now, self._next_seq(), batch.relisted)
+        after = appended.session
+        commit.appends.append(pending.stored(after, append.lines, times))
         if after.cwd_seq == before.cwd_seq:
-            return Appended(after, files, listed)
+            return appended
+        batch.moved = True
         changes = self._move_cwd(before, after)
         new, changed, gone = (
             tuple(key for key, change in changes.items() if change == kind) for kind in ("new", "changed", "gone")
         )
-        return Appended(after, files, listed, new, changed, gone)
-
-    def _store(self, after: Session, lines: Sequence[Line], times: Sequence[int], update: str) -> None:
-        tail = self._tails.get(after.id) or self._logs.tail(after.id)
-        self._tails[after.id] = self._logs.append(after.id, tail, lines, times)
-        self._database.run(update, rows.appended(after))
-        self._sessions[after.id] = after
+        return Appended(after, appended.files, appended.listed, new, changed, gone)
 
     # the log contract's primitives
 
@@ -142,13 +155,17 @@ class SqliteStore(Sessions, Definitions, LogContract):
     @atomic
     def _create_with(self, header: SessionHeader, lines: Sequence[Line], times: Sequence[int]) -> None:
         session = self._insert(self._first(header, self._logs.add()), header)
-        result = self._append_one(Append(session.id, lines, time=times), set())
+        result = self._append_one(Append(session.id, lines, time=times), Batch(Commit(self._clock(), [])))
         if isinstance(result, CtxError):
             raise result
+        self._merge()
 
     @growing
     def _branch(self, header: SessionHeader, parent: Session, at: int) -> None:
         self._insert_branch(header, parent, at)
+
+
+_WAIT = "INSERT INTO pending (data) VALUES (?)"
 
 
 def _sweep_all(connection: sqlite3.Connection) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pyfuse3 import FUSEError
 
 from backend.errors import InvalidValue, SessionConflictError, UnprovableHistory
+from backend.facts import stream_size
 from backend.line_prefix import LinePrefix
 from backend.lines import parse_line
 from backend.store import Append, Appended, FileStore, Line, Session, Stream
@@ -27,11 +28,6 @@ log = logging.getLogger("ctxfs")
 STREAMS: dict[Kind, Stream] = {Kind.MESSAGES: "messages", Kind.EVENTS: "events"}
 _COMPARE = 1 << 20
 _TURN = 256
-
-
-def stream_size(session: Session, stream: Stream) -> int:
-    """Bytes of a log file."""
-    return session.messages_size if stream == "messages" else session.events_size
 
 
 def writable_session(core: "Core", number: int) -> Session:

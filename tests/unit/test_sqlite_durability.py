@@ -171,7 +171,7 @@ def test_a_failed_sync_stays_failed_while_a_reader_holds_the_log(
     opened(at)._durability._lost = True
 
     with closing(sqlite3.connect(tmp_path / "store" / "ctxfs.db")) as reader:
-        held = reader.execute("SELECT n FROM segment")
+        held = reader.execute("SELECT name FROM session")
         at.append(session, say("b"))
         with pytest.raises(StoreFailed, match="too busy"):
             at.store.sync()

@@ -15,6 +15,7 @@ import pytest
 
 from backend.errors import OpenError, StoreCorrupt, StoreFormat, StoreLocked, StoreReadOnly
 from backend.sqlite import SqliteStore, opening
+from backend.store import Append
 from tests.contract.harness import Harness, say
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
@@ -168,7 +169,7 @@ def execute(sql: str) -> Callable[[Path], None]:
         (overwrite(4096, b"x" * 8192), StoreCorrupt, "damaged"),
         (overwrite(-4096, b"x" * 4096), StoreCorrupt, "damaged"),
         (execute("DROP TABLE store"), StoreCorrupt, "damaged"),
-        (execute("PRAGMA user_version = 2"), StoreFormat, "format 2"),
+        (execute("PRAGMA user_version = 99"), StoreFormat, "format 99"),
         (execute("PRAGMA user_version = 0"), StoreFormat, "format 0"),
         (execute("PRAGMA application_id = 7"), StoreFormat, "another program"),
         (lambda database: database.rename(database.with_suffix(".db-wal")), StoreCorrupt, "no ctxfs.db"),
@@ -290,12 +291,25 @@ def test_files_without_write_permission_are_said_to_be_read_only(as_user: Path, 
 
 
 def test_a_database_of_an_earlier_format_is_brought_up_to_date(closed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    execute("PRAGMA user_version = 0")(closed / "ctxfs.db")
+    execute("PRAGMA user_version = 1")(closed / "ctxfs.db")
     migrated = "UPDATE session SET title = 'migrated'"
-    monkeypatch.setattr(opening, "MIGRATIONS", {0: lambda connection: connection.execute(migrated)})
+    monkeypatch.setattr(opening, "MIGRATIONS", {1: lambda connection: connection.execute(migrated)})
 
     with closing(SqliteStore.open_now(closed)) as store:
         assert store._database.all("SELECT title FROM session") == [("migrated",)]
 
     monkeypatch.undo()
     SqliteStore.open_now(closed).close()
+
+
+def test_a_database_of_the_first_format_goes_on(closed: Path) -> None:
+    for sql in ("DROP TABLE pending", "PRAGMA user_version = 1"):
+        execute(sql)(closed / "ctxfs.db")
+
+    for expected in (201, 202):
+        with closing(SqliteStore.open_now(closed)) as store:
+            [owner] = store.owners("home/1000", "agent")
+            session = store.session(owner.id, "s")
+            assert session is not None
+            store.append([Append(session.id, [say("x")])])
+            assert len(store.rows(session.id)) == expected

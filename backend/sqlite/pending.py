@@ -1,0 +1,130 @@
+"""Lines that are committed, and are not yet in the rows of their sessions: in memory, and as rows of ``pending``.
+
+A commit of appends stores one row that holds all of its lines, instead of pages of every session that it touches.
+``Waiting`` is what such rows amount to; who reads a session reads it too. Pure: no SQL, no disk.
+"""
+
+import dataclasses
+import struct
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from backend.facts import stream_size
+from backend.lines import foreign_line
+from backend.sqlite.segments import packed_size
+from backend.store import Line, Owner, Row, Session, Stream
+
+LIMIT = 128 << 10
+"""So much may wait: what is merged at once takes a few ms, and what is read again at opening as well."""
+DIRECT = 32 << 10
+"""A commit of more than that goes to the rows of its sessions at once, instead of being written twice."""
+_SESSION_SIZE = 2 << 10
+"""What each session counts beside its lines: merging it writes some pages."""
+
+
+class Stored(msgspec.Struct, frozen=True, array_like=True):
+    """An append as ``pending`` keeps it: ``times`` as int64, and for each line whether it is an event."""
+
+    session: int
+    seq: int
+    times: bytes
+    lines: list[tuple[bool, bytes]]
+
+
+class Commit(msgspec.Struct, frozen=True, array_like=True):
+    """A row of ``pending``: when it was made (ns), and its appends in order."""
+
+    now: int
+    appends: list[Stored]
+
+
+encode = msgspec.msgpack.Encoder().encode
+decode = msgspec.msgpack.Decoder(Commit).decode
+
+
+def stored(after: Session, lines: Sequence[Line], times: Sequence[int]) -> Stored:
+    """The append of ``lines`` that led to ``after``."""
+    return Stored(
+        after.id,
+        after.seq,
+        struct.pack(f"<{len(times)}q", *times),
+        [(line.stream == "events", line.raw) for line in lines],
+    )
+
+
+def restored(append: Stored) -> tuple[list[Line], Sequence[int]]:
+    """The lines and times of an append; what a line changes follows from its bytes."""
+    times = struct.unpack(f"<{len(append.times) // 8}q", append.times)
+    return [foreign_line("events" if event else "messages", raw) for event, raw in append.lines], times
+
+
+@dataclasses.dataclass(slots=True)
+class Batch:
+    """What a transaction of appends collects: its row, the owners whose list changes, whether a cwd was recorded."""
+
+    commit: Commit
+    relisted: set[int] = dataclasses.field(default_factory=set)
+    moved: bool = False
+
+
+@dataclasses.dataclass(slots=True)
+class Unmerged:
+    """A session with lines that wait: as its rows say, as it is, and those lines.
+
+    ``risen``: it came to the top of index/list by them.
+    """
+
+    merged: Session
+    session: Session
+    risen: bool = False
+    lines: list[Line] = dataclasses.field(default_factory=list)
+    times: list[int] = dataclasses.field(default_factory=list)
+    _texts: dict[Stream, bytearray] = dataclasses.field(
+        default_factory=lambda: {"messages": bytearray(), "events": bytearray()}
+    )
+    _joined: int = 0
+
+    def add(self, session: Session, lines: Sequence[Line], times: Sequence[int]) -> None:
+        self.session = session
+        self.lines += lines
+        self.times += times
+
+    def read(self, stream: Stream, start: int, end: int) -> bytes:
+        """Bytes of a stream from offset ``start``, which is in a line that waits, or before all of them."""
+        first = stream_size(self.merged, stream)
+        for line in self.lines[self._joined :]:
+            self._texts[line.stream] += line.raw + b"\n"
+        self._joined = len(self.lines)
+        return bytes(memoryview(self._texts[stream])[max(start - first, 0) : max(end - first, 0)])
+
+    def rows(self, start: int, end: int) -> Iterator[Row]:
+        """The entries from ``start`` up to ``end`` that wait."""
+        first = self.merged.n
+        for n in range(max(start, first), end):
+            line = self.lines[n - first]
+            yield Row(n, self.times[n - first], line.kind, line.stream, line.raw)
+
+
+class Waiting:
+    """All lines that wait, and the owners whose list they made newer. ``size`` is what merging costs, roughly bytes."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[int, Unmerged] = {}
+        self.owners: dict[int, Owner] = {}
+        self.size = 0
+
+    def add(self, before: Session, after: Session, lines: Sequence[Line], times: Sequence[int]) -> Unmerged:
+        """Takes lines in that lead from ``before`` to ``after``."""
+        unmerged = self.sessions.get(after.id)
+        if unmerged is None:
+            unmerged = self.sessions[after.id] = Unmerged(before, after)
+            self.size += _SESSION_SIZE
+        unmerged.add(after, lines, times)
+        self.size += packed_size(lines)
+        return unmerged
+
+    def risen(self, owner: int) -> list[Session]:
+        """The sessions that came to the top of an owner's list, the highest first."""
+        risen = (waiting.session for waiting in self.sessions.values() if waiting.risen)
+        return sorted((one for one in risen if one.owner == owner), key=lambda one: one.seq, reverse=True)
