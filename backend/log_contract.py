@@ -43,7 +43,7 @@ from backend.errors import (
 from backend.facts import INITIAL_CWD, INITIAL_STATE, initial_meta
 from backend.lines import entry_of, line_of
 from backend.names import cwd_key
-from backend.store import Append, Appended, Line, Removed, Row, Session
+from backend.store import NO_SOURCE, Append, Appended, Line, Removed, Row, Session, Source
 from backend.strict_json import json_fault
 
 _PAGE = 1000
@@ -158,13 +158,15 @@ def known_format(header: SessionHeader) -> SessionHeader:
     return header
 
 
-def new_header(session_id: str | None, created_at: int) -> SessionHeader:
+def new_header(session_id: str | None, now_ms: int, source: Source = NO_SOURCE) -> SessionHeader:
     """The header of a session made as a directory: its id a UUID unless given (spec 2.1)."""
     return SessionHeader(
         session_id=session_id or str(uuid.uuid4()),
         format_version=FORMAT_VERSION,
-        created_at=created_at,
+        created_at=now_ms if source.created_at is None else source.created_at,
         delegation_depth=0,
+        title=source.title,
+        origin=source.origin,
     )
 
 

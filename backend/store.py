@@ -16,7 +16,7 @@ and has changed nothing. A full disk is ``StoreFull``, a failing one ``StoreFail
 """
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -101,6 +101,17 @@ class Session(msgspec.Struct, frozen=True):
     cwd_mtime: int
     meta_mtime: int
     fault: str | None = None
+
+
+class Source(msgspec.Struct, frozen=True):
+    """What an imported session brings for its header: ``createdAt`` in ms (None: now), title, origin (any JSON)."""
+
+    created_at: int | None = None
+    title: str | None = None
+    origin: Any = None
+
+
+NO_SOURCE = Source()
 
 
 class Mapping(msgspec.Struct, frozen=True):
@@ -247,7 +258,9 @@ class SessionFiles(Protocol):
         """``(id, name, uid, updated_at)`` of what ``sessions`` returns: all that a long directory needs of each."""
         ...
 
-    def create_session(self, owner: int, name: str, uid: int, session_id: str | None = None) -> Session:
+    def create_session(
+        self, owner: int, name: str, uid: int, session_id: str | None = None, source: Source = NO_SOURCE
+    ) -> Session:
         """An empty live session (``SessionAlreadyExistsError``); the owner's first becomes its current one.
 
         It has no entry; list changes, mtimes of the new files are its creation time.

@@ -9,7 +9,7 @@ from ctxfs.content import Content
 from ctxfs.files.temporaries import Temporary
 from ctxfs.inodes import SHARED_SPACE, inode_of
 from ctxfs.kernel_cache import TIMEOUT_S
-from ctxfs.subjects import SpaceSubject
+from ctxfs.subjects import SocketSubject, SpaceSubject
 from ctxfs.tree import Entry
 
 if TYPE_CHECKING:
@@ -41,9 +41,11 @@ def names_changed(core: "Core", directory: Entry) -> None:
 
 
 def mode_of(entry: Entry) -> int:
-    """Type and permission bits; a shared space's are the admin's."""
+    """Type and permission bits; a shared space's are the admin's, a socket's depend on whether it is one user's."""
     if entry.node.kind is SHARED_SPACE and isinstance(entry.subject, SpaceSubject):
         return stat.S_IFDIR | (entry.subject.mode or 0)
+    if isinstance(entry.subject, SocketSubject):
+        return stat.S_IFSOCK | entry.subject.socket.mode
     return entry.row.modes.of(entry.access)
 
 

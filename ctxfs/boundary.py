@@ -29,7 +29,7 @@ _QUIET = (errno.ENOENT, errno.ENODATA, errno.EOPNOTSUPP)
 
 def errno_of(error: BaseException) -> int:
     """What a file operation that ended in ``error`` answers."""
-    if isinstance(error, CtxError):
+    if isinstance(error, CtxError | FUSEError):
         return error.errno
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno

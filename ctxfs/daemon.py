@@ -25,10 +25,12 @@ from backend.errors import CtxError, StoreFailed
 from backend.store import StoreStatus
 from ctxfs import control_server, logs, mountpoint, mounts, probe, stores
 from ctxfs.control import Figures
+from ctxfs.ctx_socket import service as ctx_socket
 from ctxfs.fuse_thread import FuseThread
 from ctxfs.options import fuse_options
 from ctxfs.plan import Plan, parse_command
 from ctxfs.runtime import DaemonState, RuntimeFiles, start_time
+from ctxfs.sockets.server import Sockets
 from ctxfs.statistics import Statistics
 from ctxfs.version import version
 
@@ -130,6 +132,7 @@ class Daemon:
             nursery.start_soon(control_server.serve, listener, self._handlers())
             nursery.start_soon(self._watch_fuse)
             nursery.start_soon(self._maintain)
+            await nursery.start(self._serve_sockets)
             ready()
             await self._stop.wait()
             nursery.cancel_scope.cancel()
@@ -171,6 +174,18 @@ class Daemon:
                 self.signalled(number)
                 if self._told:
                     self._stop.set()
+
+    async def _serve_sockets(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Without its sockets a mount is still a mount: why it has none is in the log."""
+        owner_uid = None if os.geteuid() == 0 else os.getuid()
+        sockets = Sockets(self.mount, self.fuse.bridge, self.fuse.statistics(), owner_uid)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(sockets.run)
+            try:
+                await sockets.open(ctx_socket.ADDRESS, ctx_socket.CtxService(self.fuse.bridge))
+            except OSError as error:
+                log.warning("no socket %s: %s", ctx_socket.ADDRESS.file, error.strerror)
+            task_status.started()
 
     async def _watch_fuse(self) -> None:
         await trio.to_thread.run_sync(self.fuse.wait_finished, abandon_on_cancel=True)

@@ -15,6 +15,7 @@ import pyfuse3
 from backend.errors import StoreFailed
 from backend.store import Store, StoreStatus
 from ctxfs.boundary import guard_operations
+from ctxfs.bridge import Bridge
 from ctxfs.budget import Budget
 from ctxfs.commits import Commits
 from ctxfs.core import Core
@@ -61,6 +62,7 @@ class FuseThread:
         self._disk_calls = BlockingCalls(self._loop)
         self._statistics = Statistics()
         self._core = self._make_core(store, store_dir, disk_dir, owner_uid)
+        self.bridge = Bridge(self._loop, self._core)
         self._operations = Operations(self._core)
         guard_operations(self._operations, self._statistics, self._core.health)
         self._thread = threading.Thread(target=self._serve, name="ctxfs-fuse", daemon=True)

@@ -77,6 +77,7 @@ class Kind(enum.IntEnum):
     SKILLS_MD = 46
     CONTEXT = 47
     TEMPORARY = 48
+    SOCKET = 49
 
 
 # Kinds whose ids are numbers of ``Interned``.

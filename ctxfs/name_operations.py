@@ -316,7 +316,13 @@ class NameOperations:
         raise FUSEError(errno.EPERM)
 
     async def mknod(self, parent_inode: int, name: bytes, mode: int, rdev: int, ctx: RequestContext) -> EntryAttributes:
-        self._check_change(self._directory(parent_inode), ctx)
+        directory, text = self._directory(parent_inode), text_of(name)
+        self._check_change(directory, ctx)
+        for pattern in FOUND[directory.node.kind]:
+            if pattern.bind is not None and stat.S_ISSOCK(mode) and pattern.fits(text):
+                number = pattern.bind(self._core, directory.subject, text, Caller(ctx.uid, ctx.gid))
+                names_changed(self._core, directory)
+                return self._known(self._tree.entry(Node(pattern.kind, number)))
         raise FUSEError(errno.EPERM)
 
     # Extended attributes.

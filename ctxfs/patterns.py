@@ -15,7 +15,7 @@ from backend.names import (
     is_uid,
     is_uuid,
 )
-from ctxfs.files import archives, definitions, index, sessions, spaces
+from ctxfs.files import archives, definitions, index, sessions, sockets, spaces
 from ctxfs.inodes import Kind
 from ctxfs.rows import Pattern, Row
 from ctxfs.table import TABLE
@@ -44,6 +44,17 @@ PATTERNS = (
         definitions.each_model_definition,
         definitions.make_model_definition,
         definitions.remove_model_definition,
+    ),
+    *(
+        Pattern(
+            directory,
+            Kind.SOCKET,
+            sockets.is_socket_name,
+            sockets.find_socket,
+            sockets.each_socket,
+            bind=sockets.bind_socket,
+        )
+        for directory in (Kind.AGENTS, Kind.MODEL_PROVIDER)
     ),
     Pattern(Kind.HOMES, Kind.HOME, is_uid, spaces.find_home, spaces.each_home, spaces.make_home),
     Pattern(

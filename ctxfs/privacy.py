@@ -52,6 +52,7 @@ DERIVED = _regular(0o400, 0o440, 0o400, 0o440)
 PUBLIC_DIRECTORY = _directory(*[0o755] * 4)
 PUBLIC_EDITABLE = _regular(*[0o644] * 4)
 PUBLIC_DERIVED = _regular(*[0o444] * 4)
+SOCKET = Modes(*[stat.S_IFSOCK | 0o666] * 4)
 
 
 def check_space(access: Access, uid: int) -> None:

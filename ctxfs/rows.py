@@ -56,7 +56,7 @@ class Row:
 class Pattern:
     """Files of one kind in one kind of directory, by name: how they are found, listed, made and removed.
 
-    ``fits`` says which names may be made (spec 1.1).
+    ``fits`` says which names may be made (spec 1.1). ``bind`` makes the row of a socket that is being bound.
     """
 
     parent: Kind
@@ -66,3 +66,4 @@ class Pattern:
     each: Callable[["Core", Any, int, int], Iterable[Found]]
     make: Callable[["Core", Any, str, Caller], int | Key] | None = None
     remove: Callable[["Core", Any, str, Caller], None] | None = None
+    bind: Callable[["Core", Any, str, Caller], int] | None = None

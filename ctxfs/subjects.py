@@ -10,6 +10,7 @@ from backend.errors import Missing
 from backend.store import ArchiveDirectory, FileStore, IndexKind, Mapping, Owner, Session
 from ctxfs.directory_times import DirectoryTimes
 from ctxfs.files.providers import Providers
+from ctxfs.files.sockets import Socket, Sockets
 from ctxfs.inodes import Interned, Key
 from ctxfs.privacy import Access
 from ctxfs.users import Users
@@ -98,6 +99,13 @@ class DefinitionSubject(msgspec.Struct, frozen=True):
     access: Access
 
 
+class SocketSubject(msgspec.Struct, frozen=True):
+    """A socket that the daemon has bound."""
+
+    socket: Socket
+    access: Access
+
+
 class Place(msgspec.Struct, frozen=True):
     """Where an owner is; it never moves."""
 
@@ -117,6 +125,7 @@ class Subjects:
         self.interned: Interned[Key] = Interned()
         self.providers = Providers()
         self.times = DirectoryTimes()
+        self.sockets = Sockets()
         self._places: dict[int, Place] = {}
         self._sessions: dict[int, SessionSubject] = {}
 
@@ -231,3 +240,8 @@ class Subjects:
 
     def definition(self, number: int) -> DefinitionSubject:
         return DefinitionSubject(number, self.root)
+
+    def socket(self, number: int) -> SocketSubject:
+        socket = self.sockets.by_id(number)
+        access = self.root if socket.uid is None else Access(socket.uid, self.users.group(socket.uid))
+        return SocketSubject(socket, access)

@@ -26,6 +26,7 @@ from ctxfs.privacy import (
     PUBLIC_DIRECTORY,
     PUBLIC_EDITABLE,
     SESSION_DIRECTORY,
+    SOCKET,
 )
 from ctxfs.rows import Row
 from ctxfs.subjects import Subjects
@@ -203,6 +204,14 @@ TABLE: dict[Kind, Row] = {
         load=Subjects.definition,
         mtime=_mounted,
         show=lambda _core, _subject: b"idle\n",
+    ),
+    Kind.SOCKET: Row(
+        name="<name>.sock",
+        parents=(),
+        modes=SOCKET,
+        load=Subjects.socket,
+        mtime=lambda _, subject: subject.socket.mtime,
+        size=lambda _core, _subject: 0,
     ),
     # Spaces.
     Kind.HOMES: _directory("home", (Kind.ROOT,), Subjects.nothing, modes=PUBLIC_DIRECTORY),

@@ -44,7 +44,7 @@ class Person:
 
         Skips the test where a user namespace is needed and none may be made (in a chroot).
         """
-        if self.maps_to_root and not _may_have_namespaces():
+        if self.maps_to_root and not may_have_namespaces():
             pytest.skip("no user namespace may be made here: in a chroot, or the kernel's settings forbid it")
         return self._forked(call, *args, **named)
 
@@ -97,7 +97,8 @@ BOB = Person(1002, 1002)
 
 
 @functools.cache
-def _may_have_namespaces() -> bool:
+def may_have_namespaces() -> bool:
+    """Whether users may make user namespaces here."""
     try:
         Person(1001, 1001, maps_to_root=True)._forked(os.getpid)
     except PermissionError:

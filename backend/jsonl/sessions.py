@@ -41,7 +41,7 @@ from backend.log_contract import (
     scope_of,
 )
 from backend.names import is_session_name
-from backend.store import Append, Appended, Line, Removed, Row, Session, Snapshot, Stream
+from backend.store import NO_SOURCE, Append, Appended, Line, Removed, Row, Session, Snapshot, Source, Stream
 
 _SNAPSHOTS = ("AGENTS.md", "SKILLS.md")
 _MAX_SNAPSHOT = 16 << 20
@@ -70,8 +70,10 @@ class Sessions(Discovery, LogContract):
     def listing(self, owner: int, after: int = 0, limit: int = 1000) -> Sequence[tuple[int, str, int, int]]:
         return [(row.id, row.name, row.uid, row.updated_at) for row in self.sessions(owner, after, limit)]
 
-    def create_session(self, owner: int, name: str, uid: int, session_id: str | None = None) -> Session:
-        header = new_header(session_id, self._now_ms())
+    def create_session(
+        self, owner: int, name: str, uid: int, session_id: str | None = None, source: Source = NO_SOURCE
+    ) -> Session:
+        header = new_header(session_id, self._now_ms(), source)
         self._refuse_place(owner, name, header.session_id)
         scope = scope_of(self._held(owner).row.space)
         record = SessionRecord(self._catalogue.next_id(), header.session_id, name, uid, scope, owner)

@@ -27,7 +27,19 @@ from backend.memory.archive import Archive
 from backend.memory.definitions import Definitions
 from backend.memory.parts import Log
 from backend.memory.spaces import found
-from backend.store import Append, Appended, Line, Removed, Row, Session, Snapshot, StoreStatus, Stream
+from backend.store import (
+    NO_SOURCE,
+    Append,
+    Appended,
+    Line,
+    Removed,
+    Row,
+    Session,
+    Snapshot,
+    Source,
+    StoreStatus,
+    Stream,
+)
 
 
 class MemoryStore(Archive, Definitions, LogContract):
@@ -74,8 +86,10 @@ class MemoryStore(Archive, Definitions, LogContract):
     def listing(self, owner: int, after: int = 0, limit: int = 1000) -> Sequence[tuple[int, str, int, int]]:
         return [(row.id, row.name, row.uid, row.updated_at) for row in self.sessions(owner, after, limit)]
 
-    def create_session(self, owner: int, name: str, uid: int, session_id: str | None = None) -> Session:
-        header = new_header(session_id, self._now_ms())
+    def create_session(
+        self, owner: int, name: str, uid: int, session_id: str | None = None, source: Source = NO_SOURCE
+    ) -> Session:
+        header = new_header(session_id, self._now_ms(), source)
         self._refuse_place(owner, name, header.session_id)
         scope = scope_of(self._require_owner(owner).space)
         return self._add(self._row(header, owner, name, uid, scope), header, None)

@@ -14,7 +14,7 @@ from backend.sqlite.archive import Archive
 from backend.sqlite.core import atomic, found, growing
 from backend.sqlite.logs import sweep
 from backend.sqlite.segments import Checkpoint
-from backend.store import Line, Removed, Row, Session, Snapshot, Stream
+from backend.store import NO_SOURCE, Line, Removed, Row, Session, Snapshot, Source, Stream
 
 
 class Sessions(Archive):
@@ -41,8 +41,10 @@ class Sessions(Archive):
         ]
 
     @growing
-    def create_session(self, owner: int, name: str, uid: int, session_id: str | None = None) -> Session:
-        header = new_header(session_id, self._now_ms())
+    def create_session(
+        self, owner: int, name: str, uid: int, session_id: str | None = None, source: Source = NO_SOURCE
+    ) -> Session:
+        header = new_header(session_id, self._now_ms(), source)
         scope = scope_of(self._require_owner(owner).space)
         self._refuse_place(owner, name, header.session_id)
         return self._insert(self._first(header, self._logs.add(), owner, name, uid, scope), header)

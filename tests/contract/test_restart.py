@@ -5,7 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from backend.entries import NewMark, NewMessage
 from backend.lines import meta_line, state_line
-from tests.contract.harness import Harness, cd, header, say, wait
+from backend.store import Source
+from tests.contract.harness import START, Harness, cd, header, say, wait
 
 
 def filled(at: Harness) -> None:
@@ -132,3 +133,19 @@ def test_sync_runs_in_another_thread_while_appends_go_on(durable: Harness) -> No
             done.set()
     assert [future.result() for future in syncing] == [None, None]
     assert durable.now(session).n == 100
+
+
+def test_an_imported_session_keeps_its_header_and_its_times(durable: Harness) -> None:
+    source = Source(created_at=1_500_000_000_123, title="Ölwechsel", origin={"from": "elsewhere", "n": [1, None]})
+    session = durable.store.create_session(durable.owner.id, "old", 1000, source=source)
+    assert (session.created_at, session.updated_at) == (source.created_at,) * 2
+    assert session.created_mtime >= START
+    durable.append(session, say("one"), say("two"), time=[1_500_000_001_000, 1_500_000_000_500])
+    for _ in range(2):
+        head = wait(durable.store.head, session.session_id)
+        assert head is not None
+        header = head.header
+        assert (header.created_at, header.title, header.origin) == (source.created_at, source.title, source.origin)
+        assert [row.time for row in durable.store.rows(session.id)] == [1_500_000_001_000, 1_500_000_000_500]
+        assert durable.now(session).updated_at == 1_500_000_000_500
+        durable.reopen()

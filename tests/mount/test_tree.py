@@ -48,7 +48,7 @@ def everything(fresh_home: Home) -> Home:
 
 DIRECTORIES = {
     "": ("drwxr-xr-x", ROOTS, {"status", "agent", "model", "home", "shared"}),
-    "agent": ("drwxr-xr-x", ROOTS, {"coder.d"}),
+    "agent": ("drwxr-xr-x", ROOTS, {"coder.d", "ctx.sock"}),
     "agent/coder.d": (
         "drwxr-xr-x",
         ROOTS,
@@ -150,10 +150,9 @@ def test_what_is_listed_can_be_found_and_is_the_same(everything: Home) -> None:
     for directory, _, _ in os.walk(everything.mount.path):
         for listed in os.scandir(directory):
             found = os.lstat(listed.path)
-            assert (listed.inode(), stat.S_IFMT(found.st_mode)) == (
-                found.st_ino,
-                stat.S_IFDIR if listed.is_dir(follow_symlinks=False) else stat.S_IFREG,
-            ), listed.path
+            kinds = (listed.is_dir(follow_symlinks=False), listed.is_file(follow_symlinks=False))
+            assert listed.inode() == found.st_ino, listed.path
+            assert kinds == (stat.S_ISDIR(found.st_mode), stat.S_ISREG(found.st_mode)), listed.path
 
 
 def test_inode_numbers_are_distinct(everything: Home) -> None:

@@ -1,0 +1,32 @@
+"""Sends each request of ``agent/ctx.sock`` to what answers it."""
+
+from typing import assert_never
+
+from ctxfs.bridge import Bridge
+from ctxfs.ctx_socket.importing import import_entries
+from ctxfs.ctx_socket.requests import Import, Ping, Request, Status
+from ctxfs.ctx_socket.status import status
+from ctxfs.files.sockets import Address
+from ctxfs.sockets import frames
+from ctxfs.sockets.connection import Connection
+
+ADDRESS = Address("ctx")
+
+
+class CtxService:
+    """The service of one mount; an instance is what ``sockets.Sockets.open`` takes."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+
+    async def __call__(self, connection: Connection, raw: bytes) -> None:
+        request: Request = frames.decode(raw, Request)
+        match request:
+            case Ping():
+                await connection.send({"type": "pong"})
+            case Status():
+                await status(self._bridge, connection, request)
+            case Import():
+                await import_entries(self._bridge, connection, request)
+            case _:
+                assert_never(request)

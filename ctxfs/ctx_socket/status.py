@@ -1,0 +1,46 @@
+"""``status``: the mount's health, and how much is in a place."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from backend.store import Owner, Session
+from ctxfs.bridge import Bridge
+from ctxfs.ctx_socket import reach
+from ctxfs.ctx_socket.requests import Status
+from ctxfs.sockets.connection import Connection
+from ctxfs.version import version
+
+if TYPE_CHECKING:
+    from ctxfs.core import Core
+
+PAGE = 200
+
+
+async def status(bridge: Bridge, connection: Connection, request: Status) -> None:
+    """One frame; the place is counted page by page, so that nobody waits for a big one."""
+    space = await bridge.run(lambda core: reach.space_of(core, connection.peer, request, reach.READ))
+    owners = await bridge.run(lambda core: reach.owners_of(core, space, None))
+    counts = {"agents": 0, "sessions": 0, "bytes": 0, "unprovable": 0}
+    for owner in owners:
+        counts["agents"] += 1
+        await _count(bridge, owner, counts)
+    mount = await bridge.run(_mount)
+    await connection.send({"type": "status", "version": version(), "space": space, **mount, **counts})
+
+
+async def _count(bridge: Bridge, owner: Owner, counts: dict[str, int]) -> None:
+    after = 0
+    while page := await sessions_after(bridge, owner, after):
+        counts["sessions"] += len(page)
+        counts["bytes"] += sum(session.messages_size + session.events_size for session in page)
+        counts["unprovable"] += sum(session.fault is not None for session in page)
+        after = page[-1].id
+
+
+async def sessions_after(bridge: Bridge, owner: Owner, after: int) -> Sequence[Session]:
+    """Live sessions of an owner with an id above ``after``, by id: some of them, none at the end."""
+    return await bridge.run(lambda core: core.store.sessions(owner.id, after, PAGE))
+
+
+def _mount(core: "Core") -> dict[str, Any]:
+    return {"failure": core.health.failure, "mounted_at": core.subjects.started_ns // 10**9}

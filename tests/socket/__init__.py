@@ -1,0 +1,1 @@
+"""The sockets on a mount, asked by real clients."""

@@ -1,0 +1,63 @@
+"""A client of a socket on a mount: sends bytes, reads frames."""
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+TIMEOUT_S = 20.0
+
+
+class Client:
+    """One connection."""
+
+    def __init__(self, path: Path) -> None:
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.settimeout(TIMEOUT_S)
+        try:
+            self.socket.connect(str(path))
+        except OSError:
+            self.socket.close()
+            raise
+        self._file = self.socket.makefile("rb")
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def frame(self) -> dict[str, Any]:
+        """The next frame; an empty one at the end of the stream."""
+        line = self._file.readline()
+        assert line == b"" or line.endswith(b"\n")
+        return json.loads(line or b"{}")  # type: ignore[no-any-return]
+
+    def ask(self, operation: str, *lines: bytes, **fields: Any) -> dict[str, Any]:
+        """The answer to one request; ``lines`` follow it."""
+        self.send(b"".join(line + b"\n" for line in (request(operation, **fields), *lines)))
+        return self.frame()
+
+    def close(self) -> None:
+        self._file.close()
+        self.socket.close()
+
+
+def request(operation: str, **fields: Any) -> bytes:
+    """One request without its newline."""
+    return json.dumps({"op": operation, **fields}).encode()
+
+
+@contextmanager
+def connected(path: Path) -> Iterator[Client]:
+    """A client while the body runs."""
+    client = Client(path)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def answer(path: Path, operation: str, *lines: bytes, **fields: Any) -> dict[str, Any]:
+    """The first frame that answers one request on a connection of its own."""
+    with connected(path) as client:
+        return client.ask(operation, *lines, **fields)
