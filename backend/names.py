@@ -11,6 +11,7 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 MAX_UID = 4294967294
+_KEPT_OF_PARENT = 55
 RESERVED_AGENTS = frozenset(("ctx", "model"))
 
 _FNV_OFFSET = 0xCBF29CE484222325
@@ -25,6 +26,11 @@ def is_name(text: str) -> bool:
 def is_session_name(text: str) -> bool:
     """A name that a session may have: ``index`` is taken (spec 1.1)."""
     return text != "index" and is_name(text)
+
+
+def child_name(parent: str, key: str) -> str:
+    """What a child of a session is called by default: ``<name cut to 55 bytes>+<8 hex>`` (spec 2.8)."""
+    return f"{parent[:_KEPT_OF_PARENT]}+{key}"
 
 
 def is_agent_name(text: str) -> bool:

@@ -4,7 +4,7 @@ import argparse
 import errno
 import os
 
-from backend.names import is_session_name
+from backend.names import child_name, is_session_name
 from mountctl import places
 from mountctl.cli import OK, USAGE, Failure
 from mountctl.ctx_session_new import name_taken
@@ -14,8 +14,6 @@ from mountctl.text import escaped_name
 
 DESCRIPTION = """Makes a session that holds the first entries of another and then goes its own way; nothing is copied.
 Prints where it is."""
-
-_KEPT_BYTES = 55
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     directory = places.session(arguments.agent, arguments.session, arguments.space)
     sessions, session = os.path.split(directory)
-    name = f"{session[:_KEPT_BYTES]}+{os.urandom(4).hex()}" if arguments.name is None else arguments.name
+    name = child_name(session, os.urandom(4).hex()) if arguments.name is None else arguments.name
     if not is_session_name(name):
         raise Failure(f"{name!r} is no name of a session", USAGE)
     require_session(directory)

@@ -1,43 +1,36 @@
-"""Writing one foreign transcript into a session, by ordinary file operations (spec 4.2, import).
+"""Importing one source after the other into an agent's sessions (spec 4.2).
 
-Two passes over the source, neither of which holds it in memory: the first finds what cannot be read, so that a session
-can be left out whole; the second appends what the session does not have yet, in batches of whole lines. Only where the
-session and the source part, a digest is held for each further line of the session (about 150 bytes).
+A source is read through before anything is written, so that its session can be left out whole; a small one is held in
+memory, a big one is read twice. What the sessions have already is compared (``import_presence``), the rest goes to a
+``Writer`` in batches.
 """
 
-import contextlib
-import hashlib
 import os
-from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import BinaryIO, NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from backend.store import Stream
-from backend.transcripts.records import Converted, Identity, Record, Unreadable
-from mountctl import blobs, places
+from backend.names import child_name, is_uuid
+from backend.transcripts.records import Child, Converted, Identity, Position, Record, Unreadable, session_name
+from mountctl import blobs, places, sessions
 from mountctl.cli import Failure
 from mountctl.ctx_session_new import make_owner
+from mountctl.import_files import BATCH_BYTES, Writer
+from mountctl.import_formats import Format, Progress
+from mountctl.import_presence import Present
 
-BATCH_BYTES = (1 << 20) - 8192  # one request, wherever the buffer begins in its page
-STREAMS: tuple[Stream, ...] = ("messages", "events")
-
-
-class Format(Protocol):
-    """A module of ``backend.transcripts``."""
-
-    def identify(self, file: BinaryIO, stem: str) -> Identity: ...
-    def convert(self, file: BinaryIO, scope: str) -> Iterator[Record]: ...
+HELD_BYTES = 4 << 20
+MAX_REPORTED = 1000
 
 
 class Target(NamedTuple):
-    """Whose session it becomes."""
+    """Whose sessions they become."""
 
     agent: str
     space: str | None
 
     @property
-    def directory(self) -> str:
-        return places.owner(self.agent, self.space)
+    def sessions(self) -> str:
+        return f"{places.owner(self.agent, self.space)}/session"
 
     @property
     def scope(self) -> str:
@@ -45,189 +38,198 @@ class Target(NamedTuple):
 
 
 class Imported(NamedTuple):
-    """What came of one source: lines added, lines already there, lines skipped as unreadable."""
+    """What came of one source: its sessions, lines added, already there, and skipped as unreadable."""
 
-    session: str
+    sessions: tuple[str, ...] = ()
     added: int = 0
     present: int = 0
     skipped: int = 0
 
 
-class Check(NamedTuple):
-    """What the first pass found: how many lines it gives, and what cannot be read."""
+class Checked(NamedTuple):
+    """A source that was read through: its records if it is small, how many lines it gives, what cannot be read."""
 
+    records: list[Record] | None
     lines: int
+    needs_blobs: bool
     unreadable: list[Unreadable]
 
 
-MAX_REPORTED = 1000
-
-
-def check(path: str, form: Format, scope: str, progress: Callable[[int], None]) -> Check:
+def check(source: str, form: Format, scope: str, progress: Progress) -> Checked:
     """Reads a source through; keeps at most 1000 of its faults."""
-    lines, faults = 0, list[Unreadable]()
-    with open(path, "rb") as file:
-        for record in _followed(form.convert(file, scope), file, progress):
-            if isinstance(record, Converted):
-                lines += 1
-            elif len(faults) < MAX_REPORTED:
-                faults.append(record)
-    return Check(lines, faults)
+    held: list[Record] | None = [] if form.size(source) <= HELD_BYTES else None
+    lines, needs_blobs, faults = 0, False, list[Unreadable]()
+    for record in form.convert(source, scope, progress):
+        if held is not None:
+            held.append(record)
+        if isinstance(record, Converted):
+            lines += 1
+            needs_blobs = needs_blobs or bool(record.blobs)
+        elif isinstance(record, Unreadable) and len(faults) < MAX_REPORTED:
+            faults.append(record)
+    return Checked(held, lines, needs_blobs, faults)
 
 
-def transfer(path: str, form: Format, target: Target, progress: Callable[[int], None]) -> Imported:
-    """Appends what the source's session does not have; makes the session if it is new (``Failure``)."""
-    with open(path, "rb") as file:
-        identity = form.identify(file, _stem(path))
-        file.seek(0)
-        name = _find_or_make(identity, target)
-        counts = _append_new(_followed(form.convert(file, target.scope), file, progress), target, name)
-    if identity.uuid is not None:
-        _map_uuid(target, identity.uuid, name)
-    return Imported(name, counts["added"], counts["present"], counts["skipped"])
+class Importer:
+    """All sources of one command, for one agent."""
 
+    def __init__(self, target: Target, writer: Writer) -> None:
+        self._target = target
+        self._writer = writer
+        self._names = set(sessions.names(target.sessions))
+        self._known = _listed(f"{target.sessions}/index/by-uuid")
+        self._mapped: dict[str, str] = {}
+        self._unmapped: dict[str, str] = {}
+        self._claims: dict[str, str] = {}
 
-def _followed(records: Iterator[Record], file: BinaryIO, progress: Callable[[int], None]) -> Iterator[Record]:
-    for record in records:
-        progress(file.tell())
-        yield record
+    def knows(self, session: str) -> bool:
+        """Whether there is a session for the source's id of one."""
+        return self._name_of(session) is not None
 
+    def transfer(self, source: str, identity: Identity, records: Iterable[Record]) -> Imported:
+        """Appends what the source's sessions do not have; makes those that are new (``Failure``)."""
+        name = self._claimed(source, identity)
+        if name in self._names:
+            main = self._found(name, Position())
+        else:
+            main = self._new(name)
+            if identity.parent is not None and (parent := self._name_of(identity.parent)) is not None:
+                self._branch(parent, main, 0)
+        logs = {0: main}
+        try:
+            skipped = self._feed(records, logs)
+        finally:
+            for log in logs.values():
+                log.close()
+        if identity.uuid is not None and self._session_of(identity.uuid) is None:
+            self._mapped[identity.uuid] = self._unmapped[identity.uuid] = name
+        return Imported(
+            tuple(log.name for log in logs.values()),
+            sum(log.added for log in logs.values()),
+            sum(log.present for log in logs.values()),
+            skipped,
+        )
 
-def _append_new(records: Iterator[Record], target: Target, name: str) -> Counter[str]:
-    directory = f"{target.directory}/session/{name}"
-    counts = Counter[str]()
-    with contextlib.ExitStack() as stack:
-        present = {stream: stack.enter_context(_Present(f"{directory}/{stream}.jsonl")) for stream in STREAMS}
-        writer = stack.enter_context(_Writer(directory, target))
+    def settle(self) -> dict[str, str]:
+        """Waits for the writer, maps the UUIDs; sessions that were not written whole, and why."""
+        failed = dict(self._writer.settle())
+        for uuid, name in self._unmapped.items():
+            if name not in failed:
+                with open(f"{self._target.sessions}/index/by-uuid/{uuid}", "w", encoding="utf-8") as file:
+                    file.write(f"{name}\n")
+        self._unmapped.clear()
+        return failed
+
+    def _claimed(self, source: str, identity: Identity) -> str:
+        """The name of a source's session; no other source of this import may have the same by accident."""
+        if identity.uuid is not None:
+            return self._session_of(identity.uuid) or identity.name
+        if identity.parent is None and self._claims.setdefault(identity.name, source) != source:
+            raise Failure(f"its session {identity.name} is that of {self._claims[identity.name]}")
+        return identity.name
+
+    def _name_of(self, session: str) -> str | None:
+        name = (self._session_of(session) if is_uuid(session) else None) or session_name(session)
+        return name if name in self._names else None
+
+    def _session_of(self, uuid: str) -> str | None:
+        """What by-uuid/ says, or will say once this import is done."""
+        if uuid in self._known and uuid not in self._mapped:
+            self._mapped[uuid] = sessions.read_value(f"{self._target.sessions}/index/by-uuid/{uuid}")
+        return self._mapped.get(uuid)
+
+    def _feed(self, records: Iterable[Record], logs: dict[int, "_Log"]) -> int:
+        """Sends each record to its log; how many were unreadable."""
+        skipped = 0
         for record in records:
             if isinstance(record, Unreadable):
-                counts["skipped"] += 1
-            elif present[record.stream].has(record.raw):
-                counts["present"] += 1
+                skipped += 1
+            elif isinstance(record, Child):
+                logs[record.chain] = self._child(record, logs[record.parent])
             else:
-                _check_same(present["messages"], name)
-                counts["added"] += 1
-                writer.append(record)
-        writer.flush()
-    return counts
+                self._add(logs[record.chain], record)
+        for log in logs.values():
+            self._flush(log)
+        return skipped
 
+    def _child(self, child: Child, parent: "_Log") -> "_Log":
+        name = child_name(parent.name, child.key)
+        if name in self._names:
+            return self._found(name, child.at)
+        if not parent.reaches(child.at):
+            raise Failure(f"session {parent.name} has lines of others where its branch {name} begins")
+        self._flush(parent)
+        log = self._new(name)
+        self._branch(parent.name, log, child.at.entries)
+        return log
 
-def _stem(path: str) -> str:
-    return os.path.splitext(os.path.basename(path))[0]
+    def _branch(self, parent: str, child: "_Log", at: int) -> None:
+        self._writer.branch(parent, child.name, at)
+        child.n = at
 
+    def _found(self, name: str, start: Position) -> "_Log":
+        directory = f"{self._target.sessions}/{name}"
+        return _Log(name, Present(directory, start), int(sessions.attribute(directory, "n") or 0))
 
-def _find_or_make(identity: Identity, target: Target) -> str:
-    """The session that this source was imported into before, or a new one."""
-    if identity.uuid is not None:
-        with contextlib.suppress(FileNotFoundError), open(_uuid_file(target, identity.uuid), encoding="utf-8") as file:
-            return file.read().strip()
-    make_owner(target.agent, target.space)
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(f"{target.directory}/session/{identity.name}")
-    return identity.name
+    def _new(self, name: str) -> "_Log":
+        if not self._names:
+            make_owner(self._target.agent, self._target.space)
+        self._names.add(name)
+        return _Log(name, None, None)
 
-
-def _uuid_file(target: Target, uuid: str) -> str:
-    return f"{target.directory}/session/index/by-uuid/{uuid}"
-
-
-def _map_uuid(target: Target, uuid: str, name: str) -> None:
-    path = _uuid_file(target, uuid)
-    if not os.path.exists(path):
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(f"{name}\n")
-
-
-def _check_same(messages: "_Present", name: str) -> None:
-    """A session that has messages but not this source's first one is somebody else's."""
-    if messages.is_foreign():
-        raise Failure(f"session {name} exists and is not an import of this file")
-
-
-class _Present(contextlib.AbstractContextManager["_Present"]):
-    """The lines that a log file has already, compared in step with those of the source.
-
-    An import that is repeated finds its lines in the same order. Once they part (lines of others, or of nobody), the
-    rest of the file is counted, and each of its lines stands for one equal line of the source.
-    """
-
-    def __init__(self, path: str) -> None:
-        self._file = open(path, "rb")  # noqa: SIM115  (closed by __exit__)
-        self._end = os.fstat(self._file.fileno()).st_size
-        self._next = self._read()
-        self._matched = False
-        self._rest: Counter[bytes] | None = None
-
-    def has(self, raw: bytes) -> bool:
-        """Whether the file has this line of the source; each of its lines counts once."""
-        if self._rest is None:
-            if self._next == raw:
-                self._matched = True
-                self._next = self._read()
-                return True
-            self._rest = self._count_rest()
-        key = _digest(raw)
-        if self._rest[key] == 0:
-            return False
-        self._rest[key] -= 1
-        self._matched = True
-        return True
-
-    def is_foreign(self) -> bool:
-        """Whether the file has lines, none of which the source had."""
-        return not self._matched and (self._next is not None)
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def _read(self) -> bytes | None:
-        """The next line that was there before this import began."""
-        if self._file.tell() >= self._end:
-            return None
-        return self._file.readline().removesuffix(b"\n")
-
-    def _count_rest(self) -> Counter[bytes]:
-        rest, line = Counter[bytes](), self._next
-        while line is not None:
-            rest[_digest(line)] += 1
-            line = self._read()
-        return rest
-
-
-def _digest(line: bytes) -> bytes:
-    return hashlib.blake2b(line, digest_size=16).digest()
-
-
-class _Writer(contextlib.AbstractContextManager["_Writer"]):
-    """Appends lines to a session in their order: one ``write`` for almost 1 MiB of lines of the same file."""
-
-    def __init__(self, directory: str, target: Target) -> None:
-        flags = os.O_WRONLY | os.O_APPEND
-        self._files = {stream: os.open(f"{directory}/{stream}.jsonl", flags) for stream in STREAMS}
-        self._target = target
-        self._stream: Stream = "messages"
-        self._batch: list[bytes] = []
-        self._size = 0
-
-    def append(self, record: Converted) -> None:
-        """Queues a line; its blobs are stored at once, before a line can name them."""
-        for blob in record.blobs:
+    def _add(self, log: "_Log", line: Converted) -> None:
+        if log.has(line):
+            return
+        for blob in line.blobs:
             blobs.store(blobs.directory(self._target.agent, self._target.space), blob)
-        size = len(record.raw) + 1
-        if record.stream != self._stream or self._size + size > BATCH_BYTES:
-            self.flush()
-            self._stream = record.stream
-        self._batch.append(record.raw)
-        self._size += size
+        size = len(line.raw) + 1
+        if log.size + size > BATCH_BYTES:
+            self._flush(log)
+        log.queued.append(line)
+        log.size += size
 
-    def flush(self) -> None:
-        """Writes what is queued; a short write stored whole lines, so the rest is written again from there."""
-        data = b"".join(raw + b"\n" for raw in self._batch)
-        self._batch.clear()
-        self._size = 0
-        while data:
-            data = data[os.write(self._files[self._stream], data) :]
+    def _flush(self, log: "_Log") -> None:
+        if log.queued:
+            self._writer.append(log.name, log.queued, log.n)
+            log.n = (log.n or 0) + len(log.queued)
+            log.queued = []
+            log.size = 0
 
-    def __exit__(self, *_: object) -> None:
-        for descriptor in self._files.values():
-            os.close(descriptor)
+
+class _Log:
+    """A session that is written: what it had, and what is queued for it. ``n``: its entries, None before it is made."""
+
+    def __init__(self, name: str, old: Present | None, n: int | None) -> None:
+        self.name = name
+        self.n = n
+        self.queued: list[Converted] = []
+        self.size = 0
+        self.added = 0
+        self.present = 0
+        self._old = old
+
+    def has(self, line: Converted) -> bool:
+        """Whether the session has the line; counts it (``Failure``: it has others, and is no import of this source)."""
+        if self._old is not None:
+            if self._old.has(line.stream, line.raw):
+                self.present += 1
+                return True
+            if self._old.is_foreign():
+                raise Failure(f"session {self.name} exists and is not an import of this file")
+        self.added += 1
+        return False
+
+    def reaches(self, at: Position) -> bool:
+        """Whether its first entries are exactly the source's up to ``at``."""
+        return self._old is None or self._old.reaches(at)
+
+    def close(self) -> None:
+        if self._old is not None:
+            self._old.close()
+
+
+def _listed(directory: str) -> frozenset[str]:
+    try:
+        return frozenset(os.listdir(directory))
+    except FileNotFoundError:
+        return frozenset()

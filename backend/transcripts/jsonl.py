@@ -4,7 +4,17 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from backend.strict_json import MAX_LINE, lenient_object
-from backend.transcripts.records import Identity, Record, Unreadable, judged, made, numbered_lines, session_name
+from backend.transcripts.records import (
+    Converted,
+    Identity,
+    Record,
+    Unreadable,
+    judged,
+    made,
+    numbered_lines,
+    session_name,
+    time_of,
+)
 
 
 def identify(file: BinaryIO, stem: str) -> Identity:
@@ -14,18 +24,31 @@ def identify(file: BinaryIO, stem: str) -> Identity:
 
 
 def convert(file: BinaryIO, scope: str) -> Iterator[Record]:
-    """One message a line; only a line over 1 MiB is written anew, its biggest parts as blobs."""
+    """One message a line; only a line over 1 MiB is written anew, its biggest parts as blobs.
+
+    A message's time is its ``timestamp``, which the importers of other formats write.
+    """
     for number, raw in numbered_lines(file):
         if raw is None:
             yield Unreadable(number, "the line has more than 64 MiB")
         elif len(raw) <= MAX_LINE:
-            yield judged(number, "messages", raw, scope)
+            yield judged(Converted(number, "messages", raw, time=_time(raw)), scope)
         else:
             yield _shortened(number, raw, scope)
 
 
+def _time(raw: bytes) -> int | None:
+    if b'"timestamp"' not in raw:
+        return None
+    try:
+        return time_of(lenient_object(raw).get("timestamp"))
+    except ValueError:
+        return None
+
+
 def _shortened(number: int, raw: bytes, scope: str) -> Record:
     try:
-        return made(number, "messages", lenient_object(raw), scope)
+        value = lenient_object(raw)
     except ValueError as error:
         return Unreadable(number, str(error))
+    return made(number, "messages", value, scope, time_of(value.get("timestamp")))

@@ -2,43 +2,85 @@
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any, BinaryIO, NamedTuple
 
-from backend.errors import CtxError
+from backend.errors import CtxError, InvalidValue
 from backend.lines import parse_line
-from backend.names import is_session_name
+from backend.names import child_name, is_session_name
 from backend.store import Stream
+from backend.strict_json import lenient_object
 from backend.transcripts.blobs import Blob, encoded
 
 MAX_SOURCE_LINE = 64 << 20
-MAX_NAME = 64
+
+
+class Position(NamedTuple):
+    """How much of a log is before a place in it: lines of messages.jsonl and of events.jsonl."""
+
+    messages: int = 0
+    events: int = 0
+
+    @property
+    def entries(self) -> int:
+        return self.messages + self.events
+
+    def after(self, stream: Stream) -> "Position":
+        """The place behind one more line."""
+        return (
+            Position(self.messages + 1, self.events)
+            if stream == "messages"
+            else Position(self.messages, self.events + 1)
+        )
 
 
 class Converted(NamedTuple):
-    """A valid line for ``stream``, without its newline, from line ``number`` (from 1) of the source."""
+    """A valid line for ``stream``, without its newline, from line ``number`` (from 1) of the source.
+
+    ``time`` in ms, None where the source has none. ``chain``: 0 for the source's session, else that of a ``Child``.
+    """
 
     number: int
     stream: Stream
     raw: bytes
     blobs: tuple[Blob, ...] = ()
+    time: int | None = None
+    chain: int = 0
 
 
 class Unreadable(NamedTuple):
-    """A source line that gives no valid line; the reason quotes nothing of it."""
+    """A source line that gives no valid line; the reason quotes nothing of it. ``file``: below a source directory."""
 
     number: int
     reason: str
+    file: str = ""
+
+
+class Child(NamedTuple):
+    """The lines of ``chain`` that follow are those of a child of chain ``parent``, with its lines up to ``at``.
+
+    ``key``: 8 hex digits that make its name (``names.child_name``), the same whenever it is imported.
+    """
+
+    chain: int
+    parent: int
+    at: Position
+    key: str
 
 
 class Identity(NamedTuple):
-    """What a source calls its session: a session name, and its UUID if it has one."""
+    """What a source calls its session: a session name, its UUID if it has one, and the id of the one it belongs to.
+
+    ``parent`` is the source's id of a session that started this one; it holds nothing of it.
+    """
 
     name: str
     uuid: str | None = None
+    parent: str | None = None
 
 
-Record = Converted | Unreadable
+Record = Converted | Unreadable | Child
 
 
 def numbered_lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
@@ -54,25 +96,62 @@ def numbered_lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
         yield number, None
 
 
-def judged(number: int, stream: Stream, raw: bytes, scope: str, blobs: Sequence[Blob] = ()) -> Record:
-    """The line as a record, by all the rules for lines from outside."""
+def objects(file: BinaryIO) -> Iterator[dict[str, Any]]:
+    """The lines of a file that are JSON objects, whatever else is in it."""
+    for _, raw in numbered_lines(file):
+        try:
+            yield lenient_object(raw or b"")
+        except ValueError:
+            continue
+
+
+def judged(line: Converted, scope: str) -> Record:
+    """The line, or why it is none, by all the rules for lines from outside."""
     try:
-        parse_line(stream, raw, scope=scope)
+        parse_line(line.stream, line.raw, scope=scope)
     except CtxError as error:
-        return Unreadable(number, str(error))
-    return Converted(number, stream, raw, tuple(blobs))
+        return Unreadable(line.number, str(error))
+    return line
 
 
-def made(number: int, stream: Stream, value: dict[str, Any], scope: str) -> Record:
+def made(number: int, stream: Stream, value: dict[str, Any], scope: str, time: int | None = None) -> Record:
     """A line from a value that was built here; what exceeds a line goes into blobs."""
     raw, blobs = encoded(value)
-    return judged(number, stream, raw, scope, blobs)
+    return judged(Converted(number, stream, raw, tuple(blobs), time), scope)
+
+
+def time_of(text: Any) -> int | None:
+    """ms since the epoch of an ISO 8601 time (UTC where it names no zone), None for anything else."""
+    if not isinstance(text, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    ms = round(moment.timestamp() * 1000)
+    return ms if ms >= 0 else None
+
+
+def digest(*words: object) -> str:
+    """32 hex digits for some words, the same in every process."""
+    text = " ".join(map(str, words))
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 
 def session_name(text: str) -> str:
-    """``text`` as a session name: itself if it is one, else a slug of it (spec 1.1)."""
+    """``text`` as a session name: itself if it is one, else a slug of it that no other text has (spec 1.1)."""
     if is_session_name(text):
         return text
-    slug = re.sub(r"[^a-zA-Z0-9._+-]+", "-", text).lstrip("._+-")[:MAX_NAME].rstrip("-")
-    slug = re.sub(r"\.(sock|d)$", r"-\1", slug)
-    return slug if is_session_name(slug) else f"session-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    slug = re.sub(r"[^a-zA-Z0-9._+-]+", "-", text).strip("._+-")
+    return child_name(slug or "session", digest(text)[:8])
+
+
+def parts_of(content: str | list[Any]) -> list[dict[str, Any]]:
+    """Content as parts; an empty text is none (``InvalidValue``: it has what is no part)."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    if not all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in content):
+        raise InvalidValue("a part of the content is not an object with a type")
+    return content

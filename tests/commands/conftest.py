@@ -89,6 +89,11 @@ class Agent:
             file.write(line)
         return line
 
+    def texts(self, session: str) -> list[str]:
+        """What the messages of a session say, those that are a text."""
+        lines = (self.directory / session / "messages.jsonl").read_text().splitlines()
+        return [json.loads(line)["content"] for line in lines]
+
 
 def is_gone(pid: int) -> bool:
     """Whether a process has ended with all its threads; one that nobody has waited for is gone too."""

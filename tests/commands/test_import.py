@@ -95,6 +95,69 @@ def test_a_claude_code_session_keeps_cwd_model_time_calls_and_results(agent: Age
     )
 
 
+def test_side_chains_branches_and_files_of_others_become_children(agent: Agent, tmp_path: Path) -> None:
+    lines = [
+        claude_line("user", "go", uuid="u1"),
+        claude_line("assistant", "ok", uuid="a1", parentUuid="u1"),
+        claude_line("user", "task", uuid="s1", isSidechain=True),
+        claude_line("assistant", "did", uuid="s2", parentUuid="s1", isSidechain=True),
+        claude_line("user", "more", uuid="u2", parentUuid="a1"),
+        claude_line("user", "other", uuid="u3", parentUuid="a1"),
+    ]
+    (tmp_path / "p").mkdir()
+    (tmp_path / f"p/{UUID}.jsonl").write_text("".join(lines))
+    (tmp_path / "p/agent-7f.jsonl").write_text(claude_line("user", "look", uuid="x", isSidechain=True))
+    command = ("agent", "session", "import", agent.name, "--from", "claude-code", str(tmp_path))
+    assert agent.run(*command) == (0, "4 sessions: 15 lines added, 0 already there\n", "")
+    assert agent.run(*command) == (0, "4 sessions: 0 lines added, 15 already there\n", "")
+    assert agent.texts(UUID) == ["go", "ok", "more"]
+    mine = os.getxattr(agent.directory / UUID, "user.ctx.uuid")
+    children = sorted(name for name in os.listdir(agent.directory) if name not in (UUID, "index"))
+    assert {os.getxattr(agent.directory / name, "user.ctx.parent") for name in children} == {mine}
+    texts = {tuple(agent.texts(name)): os.getxattr(agent.directory / name, "user.ctx.at") for name in children}
+    assert texts == {("task", "did"): b"0", ("go", "ok", "other"): b"4", ("look",): b"0"}
+    assert all(name == "agent-7f" or name.startswith(f"{UUID}+") for name in children)
+
+
+def test_a_branch_that_came_later_begins_where_it_did(agent: Agent, tmp_path: Path) -> None:
+    source = tmp_path / f"{UUID}.jsonl"
+    talk = [claude_line("user", "go", uuid="u1"), claude_line("assistant", "ok", uuid="a1", parentUuid="u1")]
+    source.write_text("".join([*talk, claude_line("user", "more", uuid="u2", parentUuid="a1")]))
+    command = ("agent", "import", agent.name, "--from", "claude-code", str(source))
+    agent.run(*command)
+    agent.say(UUID, "user", "mine")
+    with source.open("a") as file:
+        file.write(claude_line("user", "other", uuid="u3", parentUuid="a1"))
+    assert agent.run(*command).out.startswith("2 sessions: 3 lines added, ")
+    (child,) = (name for name in os.listdir(agent.directory) if "+" in name)
+    assert (agent.texts(UUID), agent.texts(child)) == (["go", "ok", "more", "mine"], ["go", "ok", "other"])
+
+
+def test_sources_whose_names_would_be_one_do_not_mix(agent: Agent, tmp_path: Path) -> None:
+    names = ["a b.jsonl", "a@b.jsonl", "caf\u00e9.jsonl", "cafe\u0301.jsonl", "x/talk.jsonl", "y/talk.jsonl"]
+    for number, name in enumerate(names):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f'{{"role":"user","content":"{number}"}}\n')
+    ran = agent.run("agent", "import", agent.name, "--from", "jsonl", str(tmp_path))
+    assert ran.code == 1 and f"{tmp_path}/y/talk.jsonl: left out: its session talk is that of" in ran.err
+    sessions = [name for name in os.listdir(agent.directory) if name != "index"]
+    assert sorted(text for name in sessions for text in agent.texts(name)) == ["0", "1", "2", "3", "4"]
+    assert len(sessions) == 5
+
+
+def test_a_line_of_12_mib_is_imported_and_exported_whole(agent: Agent, tmp_path: Path) -> None:
+    big = "\U0001f600 x" * (2 << 20)
+    result = [{"type": "tool_result", "tool_use_id": "t", "content": big}]
+    (tmp_path / f"{UUID}.jsonl").write_text(claude_line("user", "go") + claude_line("user", result))
+    assert agent.run("agent", "import", agent.name, "--from", "claude-code", str(tmp_path)).code == 0
+    out = tmp_path / "out"
+    assert agent.run("agent", "export", agent.name, "-s", UUID, "--to", "jsonl", str(out)).code == 0
+    (_, exported) = (out / f"{UUID}.jsonl").read_text().splitlines()
+    assert json.loads(exported)["content"][0]["content"] == [{"type": "text", "text": big}]
+    ran = agent.run("agent", "import", agent.name, "--from", "jsonl", str(out))
+    assert " 0 lines added, 2 already there" in ran.out
+
+
 def test_a_uuid_that_is_known_leads_to_its_session_whatever_that_is_called(agent: Agent, tmp_path: Path) -> None:
     agent.new("renamed")
     (agent.directory / f"index/by-uuid/{UUID}").write_text("renamed\n")

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from backend.lines import parse_line
 from backend.names import is_session_name
 from backend.strict_json import MAX_LINE
 from backend.transcripts import claude_code, jsonl, records
-from backend.transcripts.records import Converted, Identity, Record, Unreadable
+from backend.transcripts.records import Child, Converted, Identity, Record, Unreadable
 
 UUID = "0b5f6f0e-4c1d-4a57-9a0a-3d1f1a2b3c4d"
 
@@ -23,13 +23,20 @@ def lines(*values: object) -> bytes:
     return b"".join((value if isinstance(value, bytes) else json.dumps(value).encode()) + b"\n" for value in values)
 
 
-def claude(*values: object) -> list[Record]:
-    return list(claude_code.convert(io.BytesIO(lines(*values)), "private"))
+def claude(*values: object) -> list[Converted | Unreadable]:
+    return read(claude_code, *values)
 
 
-def said(found: list[Record]) -> list[tuple[str, Any]]:
+def said(found: Sequence[Record]) -> list[tuple[str, Any]]:
     """Stream and value of each converted line."""
     return [(one.stream, json.loads(one.raw)) for one in found if isinstance(one, Converted)]
+
+
+def read(form: Any, *values: object) -> list[Converted | Unreadable]:
+    """What a format makes of a file of one session."""
+    found = list(form.convert(io.BytesIO(lines(*values)), "private"))
+    assert all(not isinstance(one, Child) for one in found)
+    return found
 
 
 def user(content: object, **more: object) -> dict[str, object]:
@@ -73,14 +80,14 @@ def test_jsonl_lines_keep_their_bytes() -> None:
 )
 def test_a_bad_jsonl_line_has_its_number_and_a_reason(bad: bytes, reason: str) -> None:
     good = {"role": "user", "content": "x"}
-    found = list(jsonl.convert(io.BytesIO(lines(good, bad, good)), "private"))
+    found = read(jsonl, good, bad, good)
     assert [type(record) for record in found] == [Converted, Unreadable, Converted]
     assert isinstance(found[1], Unreadable) and found[1].number == 2 and reason in found[1].reason
 
 
 def test_a_last_line_without_newline_counts() -> None:
-    found = list(jsonl.convert(io.BytesIO(b'{"role":"user","content":"x"}'), "private"))
-    assert [record.number for record in found] == [1]
+    (record,) = jsonl.convert(io.BytesIO(b'{"role":"user","content":"x"}'), "private")
+    assert isinstance(record, Converted) and record.number == 1
 
 
 def test_a_conversation_becomes_messages_calls_results_and_usage() -> None:
@@ -99,8 +106,8 @@ def test_a_conversation_becomes_messages_calls_results_and_usage() -> None:
         ("events", "meta"),
         ("messages", "assistant"),
         ("events", "tool_call"),
-        ("events", "usage"),
         ("messages", "tool"),
+        ("events", "usage"),
         ("messages", "assistant"),
         ("events", "usage"),
     ]
@@ -108,8 +115,8 @@ def test_a_conversation_becomes_messages_calls_results_and_usage() -> None:
     assert found[1][1]["timestamp"] == "2026-01-01T00:00:00Z"
     assert (found[2][1]["meta"]["model"], found[2][1]["meta"]["client"]) == ("model-1", "claude-code")
     assert (found[4][1]["name"], found[4][1]["arguments"]) == ("Bash", {"command": "ls"})
-    assert found[6][1]["content"] == [{"type": "tool_result", "tool_call_id": "t1", "content": "file\n"}]
-    assert (found[6][1]["name"], found[5][1]["input_tokens"], found[5][1]["output_tokens"]) == ("Bash", 5, 7)
+    assert found[5][1]["content"] == [{"type": "tool_result", "tool_call_id": "t1", "content": "file\n"}]
+    assert (found[5][1]["name"], found[6][1]["input_tokens"], found[6][1]["output_tokens"]) == ("Bash", 5, 7)
 
 
 def test_each_turn_has_a_run_of_its_own_and_a_result_has_its_call_s() -> None:
@@ -134,7 +141,6 @@ def test_usage_of_a_response_in_several_lines_counts_once() -> None:
         {"type": "summary", "summary": "s", "leafUuid": "x"},
         {"type": "file-history-snapshot", "snapshot": {}},
         {"type": "system", "content": "compacted"},
-        {"isSidechain": True, **user("side")},
         {},
     ],
 )
@@ -162,6 +168,46 @@ def test_a_damaged_line_is_reported_and_the_rest_is_read(bad: object) -> None:
     found = claude(user("before"), bad, user("after"))
     assert [type(record) for record in found] == [Converted, Unreadable, Converted]
     assert found[1].number == 2
+
+
+def test_thinking_becomes_reasoning_with_its_signature() -> None:
+    thought = {"type": "thinking", "thinking": "Hm. 思考 🤔", "signature": "c2ln"}
+    found = said(claude(user("go"), assistant(thought, text("Done."), {"type": "redacted_thinking", "data": "eA=="})))
+    assert [(stream, value["content"]) for stream, value in found] == [
+        ("messages", "go"),
+        ("events", [text("Hm. 思考 🤔")]),
+        ("events", [{"type": "redacted_thinking", "data": "eA=="}]),
+        ("messages", [text("Done.")]),
+    ]
+    assert (found[1][1]["type"], found[1][1]["signature"]) == ("reasoning_message", "c2ln")
+
+
+def test_a_result_before_its_call_is_of_the_same_run_and_has_no_name() -> None:
+    (_, message), (_, result), (_, call) = said(claude(user("go"), user([RESULT], uuid="u2"), assistant(CALL)))
+    assert (result["run"], call["run"], "name" in result) == (message["run"], message["run"], False)
+
+
+def test_what_an_api_error_used_is_no_usage() -> None:
+    failed = assistant(text("Overloaded"), usage={"input_tokens": 0, "output_tokens": 0}) | {"isApiErrorMessage": True}
+    assert [stream for stream, _ in said(claude(user("go"), failed))] == ["messages", "messages"]
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("2026-01-01T00:00:00Z", 1767225600000),
+        ("2026-01-01T00:00:00.123Z", 1767225600123),
+        ("2026-01-01T02:00:00+02:00", 1767225600000),
+        ("2026-01-01T00:00:00", 1767225600000),
+        ("1960-01-01T00:00:00Z", None),
+        ("yesterday", None),
+        (5, None),
+        (None, None),
+    ],
+)
+def test_times(text: object, ms: int | None) -> None:
+    (record,) = claude(user("x", timestamp=text))
+    assert isinstance(record, Converted) and record.time == ms
 
 
 def test_an_image_becomes_a_url() -> None:
@@ -210,12 +256,21 @@ def test_a_source_line_that_is_too_long_is_reported(monkeypatch: pytest.MonkeyPa
     [
         (UUID, lines(user("x")), Identity(UUID, UUID)),
         ("mine", lines({"type": "summary"}, user("x")), Identity(UUID, UUID)),
-        ("mine", lines({"sessionId": "not a uuid"}), Identity("not-a-uuid")),
+        ("mine", lines({"sessionId": "not a uuid"}), Identity("not-a-uuid+85ef961a")),
+        ("agent-1", lines({"sessionId": UUID, "isSidechain": True}), Identity("agent-1", parent=UUID)),
         ("mine", lines(b"{", {}), Identity("mine")),
     ],
 )
 def test_a_claude_code_session_is_called_after_its_id(stem: str, content: bytes, expected: Identity) -> None:
     assert claude_code.identify(io.BytesIO(content), stem) == expected
+
+
+SAME_SLUG = ["a/b", "a_b", "a b", "a-b", "a\\b", "a\nb", " a b", "caf\u00e9", "cafe\u0301", "..", "", "index", "x.d"]
+
+
+def test_texts_of_one_slug_give_different_names() -> None:
+    names = [records.session_name(text) for text in SAME_SLUG]
+    assert len(set(names)) == len(SAME_SLUG) and all(map(is_session_name, names))
 
 
 @given(st.text(max_size=100))

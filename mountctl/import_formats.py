@@ -1,0 +1,76 @@
+"""The formats that ``ctx agent session import`` reads: a table, and what each makes of a path (spec 4.2).
+
+The formats themselves are modules of ``backend.transcripts``, pure; this is where their sources are found and opened.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import BinaryIO, Protocol, cast
+
+from backend.transcripts import claude_code, jsonl
+from backend.transcripts.records import Identity, Record
+from mountctl.cli import Failure
+
+Progress = Callable[[int], None]
+
+
+class Format(Protocol):
+    """What an import needs of a format. A source is the path of what holds one session, its children included."""
+
+    def sources(self, path: str) -> Iterator[str]:
+        """What ``path`` holds, in a stable order (``OSError``, ``Failure``: nothing)."""
+        ...
+
+    def size(self, source: str) -> int:
+        """Bytes that ``convert`` reads."""
+        ...
+
+    def identify(self, source: str) -> Identity: ...
+    def convert(self, source: str, scope: str, progress: Progress) -> Iterator[Record]:
+        """``progress`` is called with the number of bytes read so far."""
+        ...
+
+
+class FileModule(Protocol):
+    """A module of ``backend.transcripts`` for a format whose sources are files."""
+
+    def identify(self, file: BinaryIO, stem: str) -> Identity: ...
+    def convert(self, file: BinaryIO, scope: str) -> Iterator[Record]: ...
+
+
+class Files:
+    """A format of ``.jsonl`` files, one a session."""
+
+    def __init__(self, module: FileModule) -> None:
+        self._module = module
+
+    def sources(self, path: str) -> Iterator[str]:
+        if not os.path.isdir(path):
+            os.stat(path)
+            yield path
+            return
+        found = sorted(str(file) for file in Path(path).rglob("*.jsonl") if file.is_file())
+        if not found:
+            raise Failure(f"{path} has no .jsonl file")
+        yield from found
+
+    def size(self, source: str) -> int:
+        return os.path.getsize(source)
+
+    def identify(self, source: str) -> Identity:
+        stem = os.path.splitext(os.path.basename(source))[0]
+        with open(source, "rb") as file:
+            return self._module.identify(file, stem)
+
+    def convert(self, source: str, scope: str, progress: Progress) -> Iterator[Record]:
+        with open(source, "rb") as file:
+            for record in self._module.convert(file, scope):
+                progress(file.tell())
+                yield record
+
+
+FORMATS: Mapping[str, Format] = MappingProxyType(
+    {"claude-code": Files(cast(FileModule, claude_code)), "jsonl": Files(cast(FileModule, jsonl))}
+)
