@@ -85,7 +85,7 @@ class Person:
             self._enter_namespace()
 
     def _enter_namespace(self) -> None:
-        _checked(_LIBC.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0))
+        own_proc()
         _checked(_LIBC.unshare(_CLONE_NEWUSER))
         for file, text in (("setgroups", "deny"), ("uid_map", f"0 {self.uid} 1"), ("gid_map", f"0 {self.gid} 1")):
             Path(f"/proc/self/{file}").write_text(text)
@@ -94,6 +94,11 @@ class Person:
 ROOT = Person(0, 0)
 ALICE = Person(1001, 1001)
 BOB = Person(1002, 1002)
+
+
+def own_proc() -> None:
+    """Makes this process's files in /proc its own again, as they are root's after its ids were changed."""
+    _checked(_LIBC.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0))
 
 
 @functools.cache

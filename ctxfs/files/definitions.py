@@ -10,6 +10,7 @@ from backend.line_rules import MAX_META
 from backend.names import is_model_name, is_stable_path, is_uid
 from backend.store import OwnerKind
 from backend.strict_json import strict_document
+from ctxfs.agents.mount_table import parse_table
 from ctxfs.files.directories import Caller, Found
 from ctxfs.files.providers import model_removed, provider_directories
 from ctxfs.files.values import MAX_VALUE, Value, parses_as_json
@@ -29,7 +30,6 @@ FILES = {
     Kind.DEFINITION_MODEL: "model",
     Kind.DEFINITION_META: "meta.json",
 }
-_MOUNT_MODES = ("ro", "rw")
 
 
 def find_agent_definition(core: "Core", _: Nothing, name: str, _uid: int) -> int | None:
@@ -160,11 +160,11 @@ def _is_object(text: str) -> bool:
 
 
 def _is_mount_table(text: str) -> bool:
-    rows = [line.split("\t") for line in text.split("\n") if line]
-    return text.replace("\t", "").replace("\n", "").isprintable() and all(
-        len(row) in (3, 4) and is_stable_path(row[0]) and is_stable_path(row[1]) and row[2] in _MOUNT_MODES
-        for row in rows
-    )
+    try:
+        parse_table(text)
+    except InvalidValue:
+        return False
+    return True
 
 
 _CHECKS = {
