@@ -1,14 +1,16 @@
 """``ctx agent session import``: transcripts of other programs as sessions (spec 4.2)."""
 
 import argparse
+import sys
 from collections.abc import Iterable
 
 from backend.errors import CtxError
 from backend.transcripts.records import Identity
-from mountctl import blobs
+from mountctl import blobs, ctx_socket
 from mountctl.cli import ERROR, OK, Failure
-from mountctl.import_files import FileWriter
+from mountctl.import_files import FileWriter, Writer
 from mountctl.import_formats import FORMATS, Format
+from mountctl.import_socket import SocketWriter
 from mountctl.importing import MAX_REPORTED, Imported, Importer, Target, check
 from mountctl.progress import Progress
 from mountctl.session_options import add_agent
@@ -28,13 +30,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     form = FORMATS[arguments.form]
     target = Target(arguments.agent, arguments.space)
-    importer = Importer(target, FileWriter(target.sessions))  # fails where nothing is mounted, or the agent is no name
+    importer = Importer(target, _writer(target))  # fails where nothing is mounted, or the agent is no name
     sources = [source for path in arguments.paths for source in form.sources(path)]
     with Progress(sum(map(form.size, sources))) as progress:
         batch = _Batch(form, target, importer, progress, arguments.skip_bad)
         batch.add_all(sources)
     print(batch.summary())
     return ERROR if batch.left_out else OK
+
+
+def _writer(target: Target) -> Writer:
+    """Through the mount's socket, or where it has none by file operations."""
+    directory = target.sessions
+    connection = ctx_socket.connect()
+    if connection is None:
+        print("ctx: the mount has no agent/ctx.sock: entries get the time of this import", file=sys.stderr)
+        return FileWriter(directory)
+    return SocketWriter(connection, target.agent, target.space, directory)
 
 
 class _Batch:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands.conftest import Agent
+from tests.commands.running import ctx
 from tests.mounting import PROJECT
 
 UUID = "6a1e7c52-0d2b-4b53-9d7e-0a3c5b1f2e4d"
@@ -156,6 +157,39 @@ def test_a_line_of_12_mib_is_imported_and_exported_whole(agent: Agent, tmp_path:
     assert json.loads(exported)["content"][0]["content"] == [{"type": "text", "text": big}]
     ran = agent.run("agent", "import", agent.name, "--from", "jsonl", str(out))
     assert " 0 lines added, 2 already there" in ran.out
+
+
+def test_entries_have_the_times_of_the_source(agent: Agent, tmp_path: Path) -> None:
+    times = ["2025-06-14T10:00:00Z", "2025-06-14T10:00:30.500Z", "no time"]
+    lines = [claude_line("user", "go", uuid=str(n), timestamp=text) for n, text in enumerate(times)]
+    (tmp_path / f"{UUID}.jsonl").write_text("".join(lines))
+    assert agent.run("agent", "import", agent.name, "--from", "claude-code", str(tmp_path)).code == 0
+    session = agent.directory / UUID
+    assert [(session / name).read_text() for name in ("created_at", "updated_at")] == ["1749895200\n", "1749895230\n"]
+
+
+def test_without_the_socket_entries_have_the_time_of_the_import_and_the_command_says_so(
+    agent: Agent, tmp_path: Path
+) -> None:
+    lines = claude_line("user", "go", uuid="u1") + claude_line("assistant", "ok", uuid="a1", parentUuid="u1")
+    (tmp_path / f"{UUID}.jsonl").write_text(lines + claude_line("assistant", "hey", uuid="a2", parentUuid="u1"))
+    command = ("agent", "import", agent.name, "--from", "claude-code", str(tmp_path))
+    root = tmp_path / "root"  # a view of the mount in which only the home is
+    (root / "agent").mkdir(parents=True)
+    (root / "home").symlink_to(agent.mount.path / "home")
+    ran = ctx(*command, environment={**agent.mount.environment, "CTX_ROOT": str(root)})
+    assert (ran.code, ran.out) == (0, "2 sessions: 7 lines added, 0 already there\n")
+    assert ran.err == "ctx: the mount has no agent/ctx.sock: entries get the time of this import\n"
+    assert agent.run(*command) == (0, "2 sessions: 0 lines added, 7 already there\n", "")
+
+
+def test_a_mount_with_a_long_path_has_a_socket_too(agent: Agent, tmp_path: Path) -> None:
+    root = tmp_path / ("x" * 100)
+    root.symlink_to(agent.mount.path)
+    (tmp_path / "talk.jsonl").write_text(GOOD)
+    command = ("agent", "import", agent.name, "--from", "jsonl", str(tmp_path / "talk.jsonl"))
+    ran = ctx(*command, environment={**agent.mount.environment, "CTX_ROOT": str(root)})
+    assert (ran.code, ran.err) == (0, "")
 
 
 def test_a_uuid_that_is_known_leads_to_its_session_whatever_that_is_called(agent: Agent, tmp_path: Path) -> None:

@@ -1,0 +1,97 @@
+"""A client of ``agent/ctx.sock``: what file operations cannot do (spec 1.9, docs/ctx-socket.md).
+
+Blocking. Requests may be sent ahead of their answers, which come in the same order.
+"""
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from backend.strict_json import compact, lenient_object
+from mountctl import places
+from mountctl.cli import DENIED, ERROR, UNAVAILABLE, Failure
+
+_LONGEST_PATH = 107
+
+
+class Refused(Failure):
+    """An error frame; ``code`` is its errno name."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message, DENIED if code in ("EACCES", "EPERM") else ERROR)
+        self.code = code
+
+
+class CtxSocket:
+    """A connection."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._answers = connected.makefile("rb")
+
+    def send(self, request: dict[str, Any], lines: Iterable[bytes] = ()) -> None:
+        """Sends a request, and the lines that follow it (``Failure``: the daemon is gone)."""
+        with _gone_is_a_failure():
+            self._socket.sendall(b"".join(part + b"\n" for part in (compact(request), *lines)))
+
+    def receive(self) -> dict[str, Any]:
+        """The next answer (``Refused``: it is an error; ``Failure``: the daemon is gone)."""
+        with _gone_is_a_failure():
+            line = self._answers.readline()
+        if not line.endswith(b"\n"):
+            raise Failure("the daemon closed agent/ctx.sock: `mountctl status` shows whether it works", UNAVAILABLE)
+        answer = lenient_object(line)
+        if answer.get("type") == "error":
+            raise Refused(str(answer.get("code")), str(answer.get("message")))
+        return answer
+
+    def close(self) -> None:
+        self._answers.close()
+        self._socket.close()
+
+
+@contextlib.contextmanager
+def _gone_is_a_failure() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Failure(f"agent/ctx.sock: {error.strerror}", UNAVAILABLE) from error
+
+
+def connect() -> CtxSocket | None:
+    """A connection to the mount's daemon, None where the mount has no such socket."""
+    directory = f"{places.root()}/agent"
+    connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with _short(directory) as short:
+            connected.connect(f"{short}/ctx.sock")
+    except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
+        connected.close()
+        return None
+    except BaseException:
+        connected.close()
+        raise
+    return CtxSocket(connected)
+
+
+@contextlib.contextmanager
+def _short(directory: str) -> Iterator[str]:
+    """A path of a directory that is short enough for the address of a socket in it."""
+    if len(os.fsencode(directory)) + len("/ctx.sock") <= _LONGEST_PATH:
+        yield directory
+        return
+    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def place(space: str | None) -> dict[str, Any]:
+    """The fields of a request that say whose sessions: the caller's home (``$CTX_HOME``), or a shared space."""
+    if space is not None:
+        return {"space": space}
+    owner = os.path.basename(places.home())
+    return {"home": int(owner)} if owner.isdecimal() else {}
