@@ -104,7 +104,7 @@ def _make(store: SqliteStore, agent: str, sessions: Sequence[str]) -> list[int]:
 
 
 def _append(store: SqliteStore, sessions: Sequence[int], lines: int) -> None:
-    for result in store.append([Append(session, [_LINE] * lines) for session in sessions]):
+    for result in store.append([Append(session, [LINE] * lines) for session in sessions]):
         if isinstance(result, Exception):
             raise result
 
@@ -115,7 +115,7 @@ def _line(size: int) -> bytes:
 
 
 RAW_LINE = _line(LINE_BYTES)
-_LINE = parse_line("messages", RAW_LINE[:-1], scope="private")
+LINE = parse_line("messages", RAW_LINE[:-1], scope="private")
 
 
 def native_sessions(base: Path, count: int) -> Path:

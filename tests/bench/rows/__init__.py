@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from tests.bench.bench import Bench
 from tests.bench.figures import Report
-from tests.bench.rows import appending, attributes, commands, growth, memory, reading, requests
+from tests.bench.rows import appending, attributes, commands, growth, log, memory, reading, requests
 
 Row = Callable[[Bench], Report]
 
@@ -19,6 +19,8 @@ ROWS: Mapping[str, Row] = {
     "requests": requests.requests,
     "growth-entries": growth.entries,
     "growth-sessions": growth.sessions,
+    "branches": log.branching,
+    "projection": log.projection,
     "memory": memory.resident,
     "command": commands.agent_output,
 }
