@@ -222,14 +222,19 @@ class Core:
         """Moves the lines that wait into the rows of their sessions, inside a transaction."""
         waiting = self._waiting
         for id, unmerged in waiting.sessions.items():
-            tail = self._tails.get(id) or self._logs.tail(id)
-            self._tails[id] = self._logs.append(id, tail, unmerged.lines, unmerged.times)
+            self._tails[id] = self._logs.append(id, self._tail(id), unmerged.lines, unmerged.times)
             update = rows.UPDATE_AND_LIST_SESSION if unmerged.risen else rows.UPDATE_SESSION
             self._database.run(update, rows.appended(unmerged.session))
         for owner in waiting.owners.values():
             self._database.run("UPDATE owner SET list_mtime = ? WHERE id = ?", (owner.list_mtime, owner.id))
         self._database.run("DELETE FROM pending")
         self._known_waiting = Waiting()
+
+    def _tail(self, log: int) -> Tail:
+        """Where the rows of a log end."""
+        if log not in self._tails:
+            self._tails[log] = self._logs.tail(log)
+        return self._tails[log]
 
     def _require_room(self, payload: int) -> None:
         """``StoreFull`` where the disk has no room for so many bytes, before anything is written."""

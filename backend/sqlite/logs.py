@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from backend.sqlite import segments
 from backend.sqlite.database import Database
-from backend.sqlite.segments import BEGINNING, Checkpoint, Part
+from backend.sqlite.segments import BEGINNING, Checkpoint, Outline, Part
 from backend.store import Line, Row, Stream
 
 Axis = Literal["n", "messages", "events"]
@@ -28,7 +28,10 @@ _INSERT = (
     f"INSERT INTO segment (log, n, start, messages_start, events_start, {_VALUES_N}, {_BLOBS})"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_SELECT = f"SELECT id, n, start, messages_start, events_start, {_VALUES_N}, {_BLOBS} FROM segment"
+_OUTLINE = (
+    f"SELECT id, n, start, messages_start, events_start, {_VALUES_N}, entries, length(messages), length(events)"
+    " FROM segment"
+)
 _EXTENDED = ", ".join(f"{blob} = CAST({blob} || ? AS BLOB)" for blob in ("entries", "messages", "events"))
 _EXTEND = f"UPDATE segment SET {_EXTENDED} WHERE id = ?"
 _EXTEND_AND_START = (
@@ -144,7 +147,7 @@ class Logs:
             self._database.run(_EXTEND_AND_START, (*part, *starts, segment))
         else:
             self._database.run(_EXTEND, (*part, segment))
-        return Tail(segment, size + part.size, begin, segments.after(end, part))
+        return Tail(segment, size + part.size, begin, segments.after(end, part.outline))
 
     def _begin(self, log: int, tail: Tail, part: Part) -> Tail:
         begin = tail.end
@@ -153,7 +156,7 @@ class Logs:
             self._join(log, window * segments.WINDOW)
         starts = (begin.messages if part.messages else None, begin.events if part.events else None)
         segment = self._database.insert(_INSERT, log, begin.n, begin.start, *starts, *begin[3:], *part)
-        return Tail(segment, part.size, begin, segments.after(begin, part))
+        return Tail(segment, part.size, begin, segments.after(begin, part.outline))
 
     def _join(self, log: int, start: int) -> None:
         """Joins the rows that begin at ``start`` or later, as far as they fit together."""
@@ -188,11 +191,11 @@ class Logs:
 
     def tail(self, log: int) -> Tail:
         """Where the log ends, from its rows."""
-        row = self._database.one(f"{_SELECT} WHERE log = ? ORDER BY n DESC LIMIT 1", log)
+        row = self._database.one(f"{_OUTLINE} WHERE log = ? ORDER BY n DESC LIMIT 1", log)
         if row is None:
             base = self.base(log).end
             return Tail(None, 0, base, base)
-        segment, begin, part = _segment(row)
+        segment, begin, part = _outline(row)
         return Tail(segment, part.size, begin, segments.after(begin, part))
 
     def read(self, log: int, stream: Stream, start: int, end: int) -> bytes:
@@ -220,16 +223,25 @@ class Logs:
             for n, *part in self._database.all(_ROWS, owner, owner, low, high):
                 yield from segments.unpack(Part(*part), n, low, high)
 
-    def checkpoint(self, log: int, n: int) -> Checkpoint:
-        """What the first ``n`` entries amount to, ``n`` at most the log's length."""
+    def row(self, log: int, n: int) -> Row:
+        """One entry, which must exist: reads no other line."""
+        segment, begin, part = self._row_with(log, n)
+        time, kind, stream, start, size = segments.locate(part, n - begin.n)
+        return Row(n, time, kind, stream, self._database.blob("segment", stream, segment, start, size))
+
+    def checkpoint(self, log: int, n: int) -> tuple[Checkpoint, int]:
+        """What the first ``n`` entries amount to, and the ms time of the last of them (0 of none); reads no line."""
+        if n == 0:
+            return BEGINNING, 0
+        _, begin, part = self._row_with(log, n - 1)
+        return segments.after(begin, segments.begun(part, n - begin.n)), segments.locate(part, n - 1 - begin.n).time
+
+    def _row_with(self, log: int, n: int) -> tuple[int, Checkpoint, Outline]:
+        """The id, beginning and outline of the row that holds an entry, in whichever log of the chain it is."""
         owner: int | None = log
-        while owner is not None and n <= (base := self.base(owner)).end.n:
-            if n == base.end.n:
-                return base.end
+        while owner is not None and n < (base := self.base(owner)).end.n:
             owner = base.parent
-        row = self._database.one(f"{_SELECT} WHERE log = ? AND n < ? ORDER BY n DESC LIMIT 1", owner, n)
-        _, begin, part = _segment(row)
-        return segments.after(begin, segments.prefix(part, n - begin.n))
+        return _outline(self._database.one(f"{_OUTLINE} WHERE log = ? AND n <= ? ORDER BY n DESC LIMIT 1", owner, n))
 
     def _spans(self, log: int, axis: Axis, start: int, end: int) -> list[tuple[int, int, int]]:
         """The logs of the chain that hold a range, and which part of it, in order."""
@@ -280,13 +292,14 @@ def _remove_rows(connection: sqlite3.Connection, log: int, needed: int) -> bool:
 
 
 def _cut_last_row(connection: sqlite3.Connection, log: int, needed: int) -> None:
-    row = connection.execute(f"{_SELECT} WHERE log = ? ORDER BY n DESC LIMIT 1", (log,)).fetchone()
+    row = connection.execute(f"{_OUTLINE} WHERE log = ? ORDER BY n DESC LIMIT 1", (log,)).fetchone()
     if row is None:
         return
-    _, begin, part = _segment(row)
+    segment, begin, part = _outline(row)
     if begin.n + part.length <= needed:
         return
-    kept = segments.prefix(part, needed - begin.n)
+    whole = connection.execute(f"SELECT {_BLOBS} FROM segment WHERE id = ?", (segment,)).fetchone()
+    kept = segments.prefix(Part(*whole), needed - begin.n)
     starts = (begin.messages if kept.messages else None, begin.events if kept.events else None)
     connection.execute(_REPLACE, (*starts, *kept, log, begin.n))
 
@@ -301,8 +314,8 @@ def _remove_log(connection: sqlite3.Connection, log: int) -> None:
     )
 
 
-def _segment(row: Sequence[Any]) -> tuple[int, Checkpoint, Part]:
-    """The id of a row of ``_SELECT``, the checkpoint at which it begins, and its blobs."""
+def _outline(row: Sequence[Any]) -> tuple[int, Checkpoint, Outline]:
+    """The id of a row of ``_OUTLINE``, the checkpoint at which it begins, and its outline."""
     segment, n, start, messages, events = row[:5]
     messages, events = start - events if messages is None else messages, start - messages if events is None else events
-    return segment, Checkpoint(n, messages, events, *row[5:9]), Part(*row[9:])
+    return segment, Checkpoint(n, messages, events, *row[5:9]), Outline(*row[9:])

@@ -23,7 +23,26 @@ _KINDS: tuple[Kind, ...] = get_args(Kind)
 _EVENTS = _STREAMS.index("events")
 _KIND_FLAG = {kind: number << 1 for number, kind in enumerate(_KINDS)}
 _LATEST, _STATE, _CWD, _META = 8, 16, 32, 64
-_SETS = _LATEST | _STATE | _CWD | _META
+# Tables for bytes.translate, which searches thousands of flags as fast as one: 1 where the flag is set, else 0.
+_HAS = {flag: bytes(bool(flags & flag) for flags in range(256)) for flag in (_EVENTS, _LATEST, _STATE, _CWD, _META)}
+
+
+class Outline(NamedTuple):
+    """A ``Part`` without its lines: their records, and how many bytes of each stream they are."""
+
+    entries: bytes
+    messages: int
+    events: int
+
+    @property
+    def length(self) -> int:
+        """The number of entries."""
+        return len(self.entries) // RECORD_SIZE
+
+    @property
+    def size(self) -> int:
+        """Bytes in all, those of the lines included."""
+        return len(self.entries) + self.messages + self.events
 
 
 class Part(NamedTuple):
@@ -34,6 +53,10 @@ class Part(NamedTuple):
     events: bytes
 
     @property
+    def outline(self) -> Outline:
+        return Outline(self.entries, len(self.messages), len(self.events))
+
+    @property
     def length(self) -> int:
         """The number of entries."""
         return len(self.entries) // RECORD_SIZE
@@ -42,6 +65,16 @@ class Part(NamedTuple):
     def size(self) -> int:
         """Bytes in all."""
         return len(self.entries) + len(self.messages) + len(self.events)
+
+
+class Located(NamedTuple):
+    """An entry without its line's bytes: where those are in the blob of its stream, the newline not counted."""
+
+    time: int
+    kind: Kind
+    stream: Stream
+    start: int
+    size: int
 
 
 class Checkpoint(NamedTuple):
@@ -121,27 +154,42 @@ def join(parts: Sequence[Part]) -> Part:
     return Part(b"".join(entries), b"".join(p.messages for p in parts), b"".join(p.events for p in parts))
 
 
-def after(begin: Checkpoint, part: Part) -> Checkpoint:
+def after(begin: Checkpoint, part: Outline) -> Checkpoint:
     """The checkpoint behind ``part``, which begins at ``begin``."""
-    first, messages, events, latest, state, cwd, meta = begin
-    for n, flags in enumerate(part.entries[_FLAGS_AT::RECORD_SIZE], first):
-        if flags & _SETS:
-            latest = n if flags & _LATEST else latest
-            state = n if flags & _STATE else state
-            cwd = n if flags & _CWD else cwd
-            meta = n if flags & _META else meta
-    return Checkpoint(
-        first + part.length, messages + len(part.messages), events + len(part.events), latest, state, cwd, meta
+    sets = part.entries[_FLAGS_AT::RECORD_SIZE]
+    values = (
+        last if (found := sets.translate(_HAS[flag]).rfind(1)) < 0 else begin.n + found
+        for last, flag in zip(begin[3:], (_LATEST, _STATE, _CWD, _META), strict=True)
     )
+    return Checkpoint(begin.n + part.length, begin.messages + part.messages, begin.events + part.events, *values)
+
+
+def begun(part: Outline, count: int) -> Outline:
+    """The first ``count`` entries of a row."""
+    return Outline(part.entries[: count * RECORD_SIZE], *(_next(part, count, flag) for flag in (0, 1)))
 
 
 def prefix(part: Part, count: int) -> Part:
-    """The first ``count`` entries of a row."""
-    sizes = [len(part.messages), len(part.events)]
-    for flag in (0, 1):
-        rest = (start for _, start, flags in _records(part, count) if flags & 1 == flag)
-        sizes[flag] = next(rest, sizes[flag])
-    return Part(part.entries[: count * RECORD_SIZE], part.messages[: sizes[0]], part.events[: sizes[1]])
+    """The first ``count`` entries of a row, with their lines."""
+    entries, messages, events = begun(part.outline, count)
+    return Part(entries, part.messages[:messages], part.events[:events])
+
+
+def locate(part: Outline, number: int) -> Located:
+    """Where in its row the line of an entry is."""
+    [time, start, flags] = _RECORD.unpack_from(part.entries, number * RECORD_SIZE)
+    size = _next(part, number + 1, flags & 1) - start - 1
+    return Located(time, _KINDS[flags >> 1 & 3], _STREAMS[flags & 1], start, size)
+
+
+def _next(part: Outline, number: int, flag: int) -> int:
+    """Where a stream's first line at or after an entry begins; where there is none, the stream's end."""
+    flags = part.entries[number * RECORD_SIZE + _FLAGS_AT :: RECORD_SIZE]
+    found = flags.translate(_HAS[_EVENTS]).find(flag)
+    if found < 0:
+        return part.events if flag else part.messages
+    _, start, _ = _RECORD.unpack_from(part.entries, (number + found) * RECORD_SIZE)
+    return int(start)
 
 
 def unpack(part: Part, first_n: int, start: int, stop: int) -> Iterator[Row]:

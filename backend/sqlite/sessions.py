@@ -164,20 +164,23 @@ class Sessions(Archive):
         uid: int = 0,
         scope: str = "",
     ) -> Session:
-        base = self._logs.checkpoint(parent.id, at)
+        if at == parent.n:
+            base, time = self._tail(parent.id).end, parent.updated_at
+        else:
+            base, time = self._logs.checkpoint(parent.id, at)
         made = self._first(header, self._logs.add(parent.id, base), owner, name, uid, scope)
-        return self._insert(branch_row(made, self._then(made, parent.id, base)), header)
+        then = parent if at == parent.n else self._then(made, parent.id, base, time)
+        return self._insert(branch_row(made, then), header)
 
-    def _then(self, made: Session, log: int, base: Checkpoint) -> Session:
+    def _then(self, made: Session, log: int, base: Checkpoint, time: int) -> Session:
         """What the files of a log's first ``base.n`` entries say, in a row that is otherwise ``made``."""
         if base.n == 0:
             return made
-        [last] = self._logs.rows(log, base.n - 1, base.n)
         state, cwd, meta, latest = (self._line(log, n) for n in (base.state_n, base.cwd_n, base.meta_n, base.latest_n))
         return msgspec.structs.replace(
             made,
             n=base.n,
-            updated_at=last.time,
+            updated_at=time,
             messages_size=base.messages,
             events_size=base.events,
             latest_n=base.latest_n,
@@ -191,7 +194,7 @@ class Sessions(Archive):
     def _line(self, log: int, n: int | None) -> Line | None:
         if n is None:
             return None
-        [row] = self._logs.rows(log, n, n + 1)
+        row = self._logs.row(log, n)
         return foreign_line(row.stream, row.raw)
 
     def _refuse_place(self, owner: int, name: str, session_id: str) -> None:

@@ -51,7 +51,7 @@ def test_a_row_holds_its_lines(lines: list[Line]) -> None:
 
     assert list(segments.unpack(part, 0, 0, len(lines))) == expected(lines)
     assert part.size == segments.packed_size(lines)
-    assert segments.after(BEGINNING, part) == counted(lines)
+    assert segments.after(BEGINNING, part.outline) == counted(lines)
 
 
 @given(BATCHES)
@@ -91,3 +91,13 @@ def test_only_rows_that_fit_together_are_joined(sizes: list[int]) -> None:
 
     assert all(run.stop - run.start > 1 and sum(sizes[run]) <= segments.WINDOW for run in runs)
     assert all(a.stop <= b.start for a, b in pairwise(runs))
+
+
+@given(st.lists(LINES, min_size=1, max_size=12))
+def test_an_outline_says_where_each_line_is(lines: list[Line]) -> None:
+    part = packed(lines)
+    for row in expected(lines):
+        found = segments.locate(part.outline, row.n)
+        data = getattr(part, found.stream)[found.start : found.start + found.size]
+        assert Row(row.n, found.time, found.kind, found.stream, data) == row
+        assert segments.begun(part.outline, row.n) == packed(lines[: row.n]).outline
