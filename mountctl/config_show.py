@@ -5,7 +5,7 @@ import json
 
 from ctxfs.config import load, rows
 from mountctl.cli import OK
-from mountctl.text import table
+from mountctl.text import print_table
 
 DESCRIPTION = "Shows every setting, its value, and where that comes from."
 
@@ -19,5 +19,5 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps({key: {"value": value, "origin": origin} for key, value, origin, _ in settings}))
     else:
-        print(table(("setting", "value", "from", "is"), [(key, str(value), *rest) for key, value, *rest in settings]))
+        print_table(("setting", "value", "from", "is"), [(key, str(value), *rest) for key, value, *rest in settings])
     return OK

@@ -7,10 +7,10 @@ from typing import NamedTuple
 from mountctl import places
 from mountctl.cli import OK
 from mountctl.session_options import add_json, add_space
-from mountctl.sessions import names, read_value
-from mountctl.text import age_text, table
+from mountctl.sessions import names, owners, read_value
+from mountctl.text import age_text, print_table
 
-DESCRIPTION = "Lists the agents that have sessions: how many, the most recently updated one, and its state."
+DESCRIPTION = "Lists the agents and models that have sessions: how many, the most recently updated one, and its state."
 
 
 class Agent(NamedTuple):
@@ -32,16 +32,16 @@ def run(arguments: argparse.Namespace) -> int:
     found = agents(arguments.space)
     if arguments.json:
         print(json.dumps({"agents": [agent._asdict() for agent in found]}))
-    elif found:
+    else:
         rows = [(a.agent, str(a.sessions), a.newest, age_text(a.updated_at), a.state) for a in found]
-        print(table(("agent", "sessions", "newest", "updated", "state"), rows))
+        print_table(("agent", "sessions", "newest", "updated", "state"), rows)
     return OK
 
 
 def agents(space: str | None) -> list[Agent]:
-    """The agents of a space that have sessions, by name."""
-    base = f"{places.space(space)}/agent"
-    return [row for name in sorted(places.agents(space)) if (row := _row(f"{base}/{name}/session", name)) is not None]
+    """The agents and models of a space that have sessions, by name."""
+    found = (_row(f"{places.owner(name, space)}/session", name) for name in owners(space))
+    return [row for row in found if row is not None]
 
 
 def _row(directory: str, agent: str) -> Agent | None:
@@ -49,6 +49,5 @@ def _row(directory: str, agent: str) -> Agent | None:
     if not sessions:
         return None
     newest = f"{directory}/{sessions[0]}"
-    return Agent(
-        agent, len(sessions), sessions[0], int(read_value(f"{newest}/updated_at")), read_value(f"{newest}/state")
-    )
+    updated_at, state = int(read_value(f"{newest}/updated_at")), read_value(f"{newest}/state")
+    return Agent(agent, len(sessions), sessions[0], updated_at, state)

@@ -2,27 +2,42 @@
 
 import argparse
 import json
+from collections.abc import Iterator
+from itertools import islice
 
 from mountctl.cli import OK
-from mountctl.session_options import add_agent, add_json
-from mountctl.sessions import SessionRow, directory_of, rows
-from mountctl.text import age_text, bytes_text, table
+from mountctl.progress import Progress
+from mountctl.session_options import STATES, add_agent, add_json, natural
+from mountctl.sessions import SessionRow, directory_of, names, rows
+from mountctl.text import age_text, bytes_text, print_table
 
 DESCRIPTION = "Lists an agent's sessions, most recently updated first."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_agent(parser)
+    parser.add_argument("--state", choices=STATES, help="only those in this state")
+    parser.add_argument("-n", "--limit", type=natural, metavar="N", help="at most so many")
     add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    found = list(rows(directory_of(arguments.agent, arguments.space)))
-    if arguments.json:
-        print(json.dumps({"sessions": [row._asdict() for row in found]}))
-    elif found:
-        print(table(("name", "state", "updated", "entries", "size", "cwd", "parent"), map(_cells, found)))
+    directory = directory_of(arguments.agent, arguments.space)
+    with Progress(len(names(directory))) as progress:
+        found = islice(_chosen(directory, arguments.state, progress), arguments.limit)
+        if arguments.json:
+            print(json.dumps({"sessions": [row._asdict() for row in found]}))
+        else:
+            print_table(("name", "state", "updated", "entries", "size", "cwd", "parent"), map(_cells, found))
     return OK
+
+
+def _chosen(directory: str, state: str | None, progress: Progress) -> Iterator[SessionRow]:
+    seen = progress.of_file()
+    for number, row in enumerate(rows(directory)):
+        seen(number)
+        if state in (None, row.state):
+            yield row
 
 
 def _cells(row: SessionRow) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ from typing import Any
 from mountctl import places
 from mountctl.cli import OK
 from mountctl.session_options import add_json
-from mountctl.sessions import names, size_of
-from mountctl.text import bytes_text, escaped_name
+from mountctl.sessions import names, owners, size_of
+from mountctl.text import age_text, bytes_text, counted, escaped_name
 
 DESCRIPTION = "Shows the mount, what its store says of itself, and how much my home holds."
 
@@ -35,7 +35,7 @@ def gather() -> dict[str, Any]:
     except OSError as error:
         raise places.no_mount(error) from error
     home = places.home()
-    directories = [f"{home}/agent/{agent}/session" for agent in places.agents(None)]
+    directories = [f"{places.owner(owner, None)}/session" for owner in owners(None)]
     sessions = [f"{directory}/{name}" for directory in directories for name in names(directory)]
     mount = {key: value for key, _, value in lines}
     sizes = sum(map(size_of, sessions))
@@ -50,6 +50,10 @@ def gather() -> dict[str, Any]:
 
 
 def _text(facts: dict[str, Any]) -> str:
-    rows = [("mount", facts["root"]), *facts["mount"].items(), ("home", facts["home"])]
-    rows.append(("in it", f"{facts['agents']} agents, {facts['sessions']} sessions, {bytes_text(facts['bytes'])}"))
+    mount = dict(facts["mount"])
+    if str(mount.get("mounted_at")).isdigit():
+        mount["mounted_at"] = age_text(int(mount["mounted_at"]))
+    rows = [("mount", facts["root"]), *mount.items(), ("home", facts["home"])]
+    held = counted(facts["agents"], "agent"), counted(facts["sessions"], "session"), bytes_text(facts["bytes"])
+    rows.append(("in it", ", ".join(held)))
     return "\n".join(f"{key:<12}{escaped_name(value)}" for key, value in rows)

@@ -2,6 +2,8 @@
 
 import argparse
 
+STATES = ("active", "idle", "done", "error")
+
 _MAX_DIGITS = 18
 
 

@@ -52,6 +52,11 @@ def _known(kind: str, names: list[str]) -> str:
     return f"the {kind} are {shown}" if names else f"there are no {kind} yet"
 
 
+def owners(space: str | None) -> list[str]:
+    """The agents of a space, then its models, by name, as commands take them."""
+    return sorted(places.agents(space)) + sorted(places.models(space))
+
+
 def names(directory: str) -> list[str]:
     """The sessions below a ``session/`` directory, most recently updated first; none where there is no such."""
     try:

@@ -37,20 +37,27 @@ def has_colour() -> bool:
 
 
 def styled(text: str, code: str) -> str:
-    """``text`` in an SGR style where colours may be printed."""
-    return f"\x1b[{code}m{text}\x1b[0m" if has_colour() else text
+    """``text`` in an SGR style where colours may be printed; in none if ``code`` is empty."""
+    return f"\x1b[{code}m{text}\x1b[0m" if code and has_colour() else text
 
 
-def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Aligned columns under titles on a terminal; elsewhere tab-separated rows without titles, for ``cut``."""
-    cells = [[escaped_name(cell) for cell in row] for row in rows]
+def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Aligned columns under titles on a terminal; elsewhere tab-separated rows without titles, for ``cut``.
+
+    Elsewhere each row is printed as it comes, so that nothing waits for a long list.
+    """
+    cells = ([escaped_name(cell) for cell in row] for row in rows)
     if not is_terminal():
-        return "\n".join("\t".join(row) for row in cells)
-    cells.insert(0, list(titles))
-    widths = [max(len(row[column]) for row in cells) for column in range(len(titles))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
-    )
+        for row in cells:
+            print("\t".join(row))
+        return
+    from rich.cells import cell_len
+
+    held = [list(titles), *cells]
+    widths = [max(map(cell_len, column)) for column in zip(*held, strict=True)]
+    for number, row in enumerate(held if len(held) > 1 else ()):
+        padded = (cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True))
+        print(styled("  ".join(padded).rstrip(), "" if number else "1"))
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:
