@@ -1,113 +1,269 @@
-"""A session as a conversation for people: roles, times, texts with light markdown, tool calls (spec 4.1).
+"""A session as a conversation (spec 4.1): turns of people and agents, calls beside their results, and what went wrong.
 
-Reads messages.jsonl line by line; of events.jsonl only what a tool call needs is kept until its result is shown.
-Whatever a message holds is escaped, so that no history can steer the terminal.
+What ``history`` shows on a terminal and as a page is made of these turns. Entries in, turns out: nothing is printed or
+escaped here. A log is read twice, and of it only where each result stands is kept.
 """
 
-import json
-import re
-from collections.abc import Iterator
-from typing import Any
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
-from mountctl.text import escaped, escaped_name, styled
+from backend.entries import CutEntry, Entry, MarkEntry, MessageEntry
+from mountctl.entries import LogFile
 
-_BOLD, _DIM, _CODE = "1", "2", "36"
-_ROLES = {"user": "1;34", "assistant": "1;32", "tool": "1;33", "system": "1;35"}
-_HEADING = re.compile(r"#{1,6} ")
-_STRONG = re.compile(r"\*\*(.+?)\*\*")
-_MAX_RESULT_LINES = 20
-
-Calls = dict[tuple[str, str], tuple[str, Any]]
+Key = tuple[str | None, str]
+"""A run and a call id."""
 
 
-def print_conversation(directory: str) -> None:
-    """Prints the conversation of a session's directory (``FileNotFoundError`` where there is none)."""
-    calls = _tool_calls(f"{directory}/events.jsonl")
-    with open(f"{directory}/messages.jsonl", encoding="utf-8", errors="replace") as messages:
-        for line in messages:
-            print("\n".join(_message(line, calls)), end="\n\n")
-    for (run, _), (name, arguments) in calls.items():
-        print(f"{_title('call', 'tool', run)}\n{_call(name, arguments)}  (no result)\n")
+_TELLING = (b'"tool_', b'"usage"', b'"user"')
+_QUESTION_LENGTH = 100
 
 
-def _tool_calls(path: str) -> Calls:
-    calls: Calls = {}
-    with open(path, encoding="utf-8", errors="replace") as events:
-        for line in events:
-            if '"tool_call"' in line and (event := _object(line)).get("type") == "tool_call":
-                calls[str(event.get("run")), str(event.get("id"))] = str(event.get("name")), event.get("arguments")
-    return calls
+class Text(NamedTuple):
+    """Markdown that somebody wrote."""
+
+    text: str
 
 
-def _object(line: str) -> dict[str, Any]:
+class Thought(NamedTuple):
+    """Reasoning of a model."""
+
+    text: str
+
+
+class Media(NamedTuple):
+    """A part that is no text: its type, and its path or URL (empty where it has none)."""
+
+    kind: str
+    where: str
+
+
+class Result(NamedTuple):
+    """What a call gave."""
+
+    parts: Sequence["Part"]
+    failed: bool
+
+
+class Call(NamedTuple):
+    """A tool call, and its result if there is one."""
+
+    name: str
+    arguments: Any
+    result: Result | None
+
+
+Part = Text | Thought | Media | Call | Result
+
+
+class Turn(NamedTuple):
+    """Entry ``n``: somebody said something, or called a tool (``role`` tool). ``moment`` None: no calendar has it."""
+
+    n: int
+    moment: datetime | None
+    role: str
+    parts: Sequence[Part]
+
+
+class Notice(NamedTuple):
+    """Entry ``n``: something about the session. ``turns`` is what a cut put in place of what was said before."""
+
+    n: int
+    moment: datetime | None
+    kind: str
+    text: str
+    turns: Sequence[Turn] = ()
+
+
+class Tokens(NamedTuple):
+    """Tokens of all usage that was recorded."""
+
+    read: int = 0
+    written: int = 0
+
+
+class Conversation:
+    """The conversation of a log: iterate it for the turns.
+
+    ``tokens`` and ``entries`` count the whole log; ``questions``: each user message's number and how it begins.
+    """
+
+    def __init__(self, log: LogFile) -> None:
+        self._log = log
+        self._results: dict[Key, list[tuple[int, int]]] = defaultdict(list)
+        self._events = Counter[Key]()
+        self._named = Counter[Key]()
+        self.tokens = Tokens()
+        self.entries = 0
+        self.questions: list[tuple[int, str]] = []
+        for position, line in log.lines():
+            self.entries += 1
+            if any(word in line for word in _TELLING):
+                self._look_at(position, log.at(position))
+
+    def _look_at(self, position: int, entry: Entry) -> None:
+        match entry:
+            case MarkEntry(name="tool_call", data=dict(data)):
+                self._events[_key(data, data.get("id"))] += 1
+            case MarkEntry(name="usage", data={"input_tokens": int(read), "output_tokens": int(written)}):
+                self.tokens = Tokens(self.tokens.read + read, self.tokens.written + written)
+            case MessageEntry(message=message):
+                self._named.update(_key(message, call.get("id")) for call in objects(message.get("tool_calls")))
+                if message.get("role") == "user" and (text := _first_line(message)):
+                    self.questions.append((entry.n, text))
+        for index, (key, _) in enumerate(_results(entry)):
+            self._results[key].append((position, index))
+
+    def __iter__(self) -> Iterator[Turn | Notice]:
+        return _Reading(self._log, self._results, self._events, self._named).turns()
+
+
+class _Reading:
+    """One way through the log: which calls and results of each key have been met."""
+
+    def __init__(
+        self, log: LogFile, results: Mapping[Key, list[tuple[int, int]]], events: Counter[Key], named: Counter[Key]
+    ) -> None:
+        self._log = log
+        self._results = results
+        self._events = events
+        self._calls = events | Counter({key: count for key, count in named.items() if key not in events})
+        self._calls_met = Counter[Key]()
+        self._results_met = Counter[Key]()
+
+    def turns(self) -> Iterator[Turn | Notice]:
+        for entry in self._log:
+            match entry:
+                case MessageEntry(message=message):
+                    yield from self._message(entry, message)
+                case MarkEntry(name="tool_call", data=dict(data)):
+                    yield Turn(entry.n, moment(entry), "tool", [self._call(_key(data, data.get("id")), data)])
+                case MarkEntry(name="tool_result", data=dict()):
+                    if lone := self._lone_results(entry):
+                        yield Turn(entry.n, moment(entry), "tool", lone)
+                case MarkEntry(name=name, data=dict(data)) if name in _NOTICES:
+                    if text := _NOTICES[name](data):
+                        yield Notice(entry.n, moment(entry), name, text)
+                case CutEntry(data=data):
+                    summary = [
+                        Turn(entry.n, None, str(message.get("role")), list(_said(message)))
+                        for message in objects(data.get("summary"))
+                    ]
+                    yield Notice(entry.n, moment(entry), "cut", str(data.get("reason")), summary)
+
+    def _message(self, entry: MessageEntry, message: Mapping[str, Any]) -> Iterator[Turn]:
+        parts: list[Part] = [*_said(message), *self._lone_results(entry)]
+        for call in objects(message.get("tool_calls")):
+            key = _key(message, call.get("id"))
+            if key not in self._events:
+                parts.append(self._call(key, call))
+        if parts or message.get("role") != "tool":
+            yield Turn(entry.n, moment(entry), str(message.get("role")), parts)
+
+    def _call(self, key: Key, call: Mapping[str, Any]) -> Call:
+        """A call with the result that is its own: the first call of a key has the first result of it."""
+        met, found = self._calls_met[key], self._results.get(key, ())
+        self._calls_met[key] += 1
+        result = self._result_at(*found[met]) if met < len(found) else None
+        return Call(str(call.get("name")), call.get("arguments"), result)
+
+    def _result_at(self, position: int, index: int) -> Result:
+        return list(_results(self._log.at(position)))[index][1]
+
+    def _lone_results(self, entry: Entry) -> list[Result]:
+        """The results of an entry that belong to no call."""
+        lone = []
+        for key, result in _results(entry):
+            if self._results_met[key] >= self._calls[key]:
+                lone.append(result)
+            self._results_met[key] += 1
+        return lone
+
+
+def moment(entry: Entry) -> datetime | None:
+    """When it happened: what an imported line says itself, else when the entry was recorded."""
     try:
-        value = json.loads(line)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
+        if isinstance(entry, MessageEntry | MarkEntry):
+            own = entry.message if isinstance(entry, MessageEntry) else entry.data
+            said = own.get("timestamp") if isinstance(own, dict) else None
+            if isinstance(said, str):
+                return datetime.fromisoformat(said).astimezone(UTC)
+        return datetime.fromtimestamp(entry.time / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
 
 
-def _message(line: str, calls: Calls) -> Iterator[str]:
-    message = _object(line)
-    role = str(message.get("role", "?"))
-    time = message.get("timestamp")
-    yield _title(role, role, f"{time}" if isinstance(time, str) else "")
-    content = message.get("content")
-    parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
-    for part in parts:
-        yield from _part(part if isinstance(part, dict) else {}, str(message.get("run")), calls)
-    made = message.get("tool_calls")
-    for call in made if isinstance(made, list) else []:
-        if isinstance(call, dict):
-            yield _call(str(call.get("name")), call.get("arguments"))
+def objects(value: object) -> list[dict[str, Any]]:
+    """The objects in an array; nothing of what is no array."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _title(text: str, role: str, aside: str) -> str:
-    return styled(f"── {escaped_name(text)}", _ROLES.get(role, _BOLD)) + styled(
-        f"  {escaped_name(aside)}" if aside else "", _DIM
-    )
+def _key(of_run: Mapping[str, Any], call_id: object) -> Key:
+    run = of_run.get("run")
+    return run if isinstance(run, str) else None, str(call_id)
 
 
-def _part(part: dict[str, Any], run: str, calls: Calls) -> Iterator[str]:
-    match part.get("type"):
-        case "text":
-            yield from _markdown(str(part.get("text", "")))
-        case "thinking":
-            yield from (styled(f"  {escaped(line)}", _DIM) for line in str(part.get("thinking", "")).splitlines())
-        case "tool_result":
-            call = calls.pop((run, str(part.get("tool_call_id"))), None)
-            if call is not None:
-                yield _call(*call)
-            yield from _result(part.get("content"))
-        case kind:
-            where = part.get("path") or part.get("url") or ""
-            yield styled(f"[{escaped_name(str(kind))} {escaped_name(str(where)[:200])}]", _DIM)
+def _results(entry: Entry) -> Iterator[tuple[Key, Result]]:
+    match entry:
+        case MessageEntry(message=message):
+            for part in objects(message.get("content")):
+                if part.get("type") == "tool_result":
+                    yield _key(message, part.get("tool_call_id")), _result(part)
+            if _is_result(message):
+                yield _key(message, message["tool_call_id"]), _result(message)
+        case MarkEntry(name="tool_result", data=dict(data)):
+            yield _key(data, data.get("tool_call_id")), _result(data)
 
 
-def _call(name: str, arguments: Any) -> str:
-    text = json.dumps(arguments, ensure_ascii=False)
-    return styled("▸ ", _BOLD) + escaped_name(f"{name} {text if len(text) <= 500 else text[:499] + '…'}")
+def _is_result(message: Mapping[str, Any]) -> bool:
+    """Whether a tool message is itself a result, and not its parts are."""
+    named = isinstance(message.get("tool_call_id"), str) and message.get("role") == "tool"
+    return named and not any(part.get("type") == "tool_result" for part in objects(message.get("content")))
 
 
-def _result(content: Any) -> Iterator[str]:
-    parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
-    text = "\n".join(str(part.get("text", f"[{part.get('type')}]")) for part in parts if isinstance(part, dict))
-    lines = text.splitlines()
-    yield from (f"  {escaped(line)}" for line in lines[:_MAX_RESULT_LINES])
-    if len(lines) > _MAX_RESULT_LINES:
-        yield styled(f"  … {len(lines) - _MAX_RESULT_LINES} more lines", _DIM)
+def _result(value: Mapping[str, Any]) -> Result:
+    return Result(list(_parts(value.get("content"))), value.get("is_error") is True)
 
 
-def _markdown(text: str) -> Iterator[str]:
-    """The text, line by line; headings and strong words bold, code in a colour, where there are colours."""
-    in_code = False
-    for line in escaped(text).split("\n"):
-        if line.lstrip().startswith("```"):
-            in_code = not in_code
-            yield styled(line, _DIM)
-        elif in_code:
-            yield styled(line, _CODE)
-        elif _HEADING.match(line):
-            yield styled(line, _BOLD)
-        else:
-            yield _STRONG.sub(lambda match: styled(match[1], _BOLD), line) if styled("", _BOLD) else line
+def _said(message: Mapping[str, Any]) -> Iterator[Part]:
+    """What a message says itself, without the results in it."""
+    if not _is_result(message):
+        yield from _parts(message.get("content"))
+
+
+def _parts(content: object) -> Iterator[Part]:
+    if isinstance(content, str):
+        yield Text(content)
+    for part in objects(content):
+        match part:
+            case {"type": "tool_result"}:
+                continue
+            case {"type": "text", "text": str(text)}:
+                yield Text(text)
+            case {"type": "thinking", "thinking": str(text)}:
+                yield Thought(text)
+            case _:
+                where = part.get("url") or part.get("path")
+                yield Media(str(part.get("type")), where if isinstance(where, str) else "")
+
+
+def _first_line(message: Mapping[str, Any]) -> str:
+    texts = (part.text for part in _said(message) if isinstance(part, Text))
+    return next(filter(None, (text.strip().split("\n", 1)[0][:_QUESTION_LENGTH] for text in texts)), "")
+
+
+def _error(data: Mapping[str, Any]) -> str:
+    return f"{data.get('code')}: {data.get('message')}"
+
+
+def _done(data: Mapping[str, Any]) -> str:
+    status = data.get("status")
+    return "" if status == "ok" else f"the run ended: {status}"
+
+
+def _checkpoint(data: Mapping[str, Any]) -> str:
+    return f"snapshot {data.get('snapshot')} of {data.get('workspace')}"
+
+
+_NOTICES = {"error": _error, "done": _done, "checkpoint": _checkpoint}

@@ -1,30 +1,54 @@
 """``ctx agent history``: a session's messages, as bytes for programs or as a conversation for people (spec 4.1)."""
 
 import argparse
+import os
 
 from mountctl import places
-from mountctl.cli import OK
-from mountctl.conversation import print_conversation
+from mountctl.cli import OK, USAGE, Failure
 from mountctl.ctx_agent_output import copy
 from mountctl.session_options import add_session
 from mountctl.text import is_terminal
 
 DESCRIPTION = """Shows a session's messages: on a pipe the bytes of messages.jsonl; on a terminal, or with --pretty,
-a readable conversation with roles, times and tool calls."""
+a readable conversation with roles, times and tool calls, through $PAGER if it does not fit the screen."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_session(parser)
-    parser.add_argument("--pretty", action="store_true", help="the readable form on a pipe too")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--pretty", action="store_true", help="the readable form on a pipe too")
+    form.add_argument("--html", metavar="FILE", help="write a page that needs no network and no scripts")
 
 
 def run(arguments: argparse.Namespace) -> int:
     directory = places.session(arguments.agent, arguments.session, arguments.space)
-    if arguments.pretty or is_terminal():
-        try:
-            print_conversation(directory)
-        except FileNotFoundError:
-            raise places.no_session(directory) from None
+    if arguments.html is not None:
+        _write_page(directory, arguments.agent, arguments.html)
+    elif arguments.pretty or is_terminal():
+        _print_conversation(directory)
     else:
         copy(f"{directory}/messages.jsonl")
     return OK
+
+
+def _print_conversation(directory: str) -> None:
+    from mountctl.conversation import Conversation
+    from mountctl.conversation_text import markdown_renderer, text_of
+    from mountctl.entries import LogFile
+    from mountctl.pager import Pager
+
+    with LogFile(directory) as log, Pager() as pager:
+        markdown = markdown_renderer()
+        for item in Conversation(log):
+            pager.write(text_of(item, markdown))
+
+
+def _write_page(directory: str, agent: str, path: str) -> None:
+    from mountctl.exporting import private_file
+    from mountctl.session_page import write_page
+
+    where, name = os.path.split(path)
+    if not name or os.path.isdir(path):
+        raise Failure(f"{path!r} is a directory: --html takes the name of a file", USAGE)
+    with private_file(where or ".", name) as file:
+        write_page(file, directory, agent)

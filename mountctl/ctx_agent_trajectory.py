@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import sys
 
 from backend import trajectory
@@ -10,6 +9,7 @@ from ctxfs.version import version
 from mountctl import places
 from mountctl.cli import OK, UNAVAILABLE, Failure
 from mountctl.entries import LogFile
+from mountctl.exporting import Session, find
 from mountctl.session_options import add_session
 from mountctl.text import counted, escaped_name
 
@@ -24,16 +24,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    directory = places.session(arguments.agent, arguments.session, arguments.space)
-    sys.stdout.buffer.write(export(directory, arguments.agent))
+    sys.stdout.buffer.write(trajectory_json(find(arguments.agent, arguments.session, arguments.space)))
     return OK
 
 
-def export(directory: str, agent: str) -> bytes:
-    """A session's trajectory as JSON; ``Failure`` (69) if it would be empty or invalid."""
-    log = LogFile(directory)
-    name = agent.removeprefix(places.MODEL_PREFIX)
-    found = trajectory.project(log, os.path.basename(directory), trajectory.agent_of(_meta(directory), name, version()))
+def trajectory_json(session: Session) -> bytes:
+    """A session's trajectory; ``Failure`` (69) if it would be empty or invalid."""
+    name = session.agent.removeprefix(places.MODEL_PREFIX)
+    agent = trajectory.agent_of(_meta(session.directory), name, version())
+    with LogFile(session.directory, session.blob) as log:
+        found = trajectory.project(log, session.name, agent)
     if not found.steps:
         raise Failure("nothing to export: the session has no messages", UNAVAILABLE)
     if issues := list(trajectory.issues(found)):

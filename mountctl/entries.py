@@ -1,60 +1,85 @@
 """The entries of a session's log, read through the mount (spec 1.7: context/log.jsonl), for commands that show them."""
 
+import contextlib
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, BinaryIO, cast, get_args
 
 import msgspec
 
 from backend.entries import Entry
 from backend.lines import entry_of
 from backend.store import Row, Stream
-from backend.strict_json import lenient_object
+from backend.strict_json import compact, lenient_object
+from backend.transcripts.blobs import restored
 from mountctl import places
-
-_STREAMS: tuple[Stream, ...] = ("messages", "events")
-
 
 _convert: Callable[[Any], Entry] = partial(msgspec.convert, type=Entry)
 
+Load = Callable[[str], bytes]
 
-class LogFile:
+
+class LogFile(contextlib.AbstractContextManager["LogFile"]):
     """A session's entries as they are now: iterating twice gives the same, whatever is appended meanwhile.
 
-    ``Failure`` where there is no such session.
+    With ``load`` the blobs that entries name are put back (``Failure`` where one is missing). One line is in memory at
+    a time. ``Failure`` where there is no such session.
     """
 
-    def __init__(self, directory: str) -> None:
-        self._directory = directory
-        self._path = f"{directory}/context/log.jsonl"
+    def __init__(self, directory: str, load: Load | None = None) -> None:
+        self.directory = directory
+        self._load = load
         try:
-            os.stat(f"{directory}/messages.jsonl")
-            self._size: int | None = os.stat(self._path).st_size
-        except FileNotFoundError as error:
-            if error.filename != self._path:
-                raise places.no_session(directory) from None
-            self._size = None
+            self._file: BinaryIO = open(f"{directory}/context/log.jsonl", "rb")  # noqa: SIM115  (closed by __exit__)
+        except FileNotFoundError:
+            self._file = _unordered(directory)
+        self._size = self._file.seek(0, os.SEEK_END)
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
 
     def __iter__(self) -> Iterator[Entry]:
-        if self._size is None:
-            return self._unordered()
-        return self._ordered(self._size)
+        for _, line in self.lines():
+            yield self._entry(line)
 
-    def _ordered(self, size: int) -> Iterator[Entry]:
-        with open(self._path, "rb") as file:
-            while file.tell() < size:
-                yield entry(file.readline())
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Each line, and where it begins: what ``at`` takes."""
+        position = 0
+        while position < self._size:
+            self._file.seek(position)
+            line = self._file.readline()
+            yield position, line
+            position += len(line)
 
-    def _unordered(self) -> Iterator[Entry]:
-        time, n = int(os.stat(f"{self._directory}/messages.jsonl").st_mtime * 1000), 0
-        for stream in _STREAMS:
-            with open(f"{self._directory}/{stream}.jsonl", "rb") as file:
-                for line in file:
-                    yield entry_of(Row(n, time, "message" if stream == "messages" else "mark", stream, line))
-                    n += 1
+    def at(self, position: int) -> Entry:
+        """The entry whose line begins there."""
+        self._file.seek(position)
+        return self._entry(self._file.readline())
+
+    def _entry(self, line: bytes) -> Entry:
+        value = lenient_object(line)
+        if self._load is not None and b'"blob"' in line:
+            key = "message" if value["kind"] == "message" else "data"
+            if isinstance(value[key], dict):
+                value[key] = lenient_object(restored(compact(value[key]), self._load))
+        return _convert(value)
 
 
-def entry(line: bytes) -> Entry:
-    """The entry that a line of context/log.jsonl says."""
-    return _convert(lenient_object(line))
+def _unordered(directory: str) -> BinaryIO:
+    """What log.jsonl would say, as far as the two files do: messages first, and one time for all."""
+    file = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115  (closed by __exit__)
+    n = 0
+    for stream in get_args(Stream):
+        try:
+            time = int(os.stat(f"{directory}/{stream}.jsonl").st_mtime * 1000)
+        except FileNotFoundError:
+            raise places.no_session(directory) from None
+        with open(f"{directory}/{stream}.jsonl", "rb") as lines:
+            for raw in lines:
+                row = Row(n, time, "message" if stream == "messages" else "mark", stream, raw)
+                file.write(compact(msgspec.to_builtins(entry_of(row))) + b"\n")
+                n += 1
+    file.seek(0)
+    return file

@@ -13,6 +13,8 @@ from typing import BinaryIO, NamedTuple, Protocol
 from mountctl import blobs, places
 
 FORMATS: Mapping[str, str] = {
+    "atif": "mountctl.export_atif",
+    "html": "mountctl.export_html",
     "jsonl": "mountctl.export_jsonl",
 }
 

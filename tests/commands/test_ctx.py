@@ -1,9 +1,7 @@
 """``ctx`` on a real mount: reading, making and selecting sessions (spec 4.1, 4.2)."""
 
-import io
 import json
 import os
-import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +10,8 @@ import pytest
 
 from tests.commands.conftest import Agent
 from tests.commands.running import ctx
+from tests.commands.terminal import on_terminal
 from tests.mounting import PROJECT
-
-ESC = "\x1b[2Jboo"
 
 
 def test_a_new_session_is_there_and_its_place_is_printed(agent: Agent) -> None:
@@ -41,6 +38,8 @@ def test_a_new_session_is_there_and_its_place_is_printed(agent: Agent) -> None:
         (("session", "select", "AGENT", "nothing"), 1),
         (("session", "select", "AGENT", "taken", "--from", "nothing"), 69),
         (("session", "new", "AGENT"), 2),
+        (("session", "list", "AGENT", "--state", "running"), 2),
+        (("session", "list", "AGENT", "--json", "--limit", "few"), 2),
         (("session", "new", "AGENT", "x", "--spce", "y"), 2),
         (("output", "AGENT", "-s", "nothing"), 1),
         (("history", "AGENT", "-s", "../taken"), 2),
@@ -84,68 +83,14 @@ def test_without_a_current_session_it_is_default(agent: Agent) -> None:
     assert ran.code == 1 and "/default" in ran.err
 
 
-def test_history_on_a_pipe_is_the_bytes_of_the_file(agent: Agent) -> None:
-    agent.new("s")
-    lines = agent.say("s", "user", ESC) + agent.say("s", "assistant", "x", odd=[1, None])
-    assert agent.run("agent", "history", agent.name).out == lines
-
-
-def test_history_for_people_has_roles_times_and_calls_and_cannot_steer_the_terminal(agent: Agent) -> None:
-    agent.new("s")
-    agent.say("s", "user", ESC, timestamp="2026-01-01T00:00:00Z")
-    call = {"type": "tool_call", "run": "r", "id": "c", "name": "Bash", "arguments": {"command": f"echo {ESC}"}}
-    with (agent.directory / "s/events.jsonl").open("a") as file:
-        file.write(json.dumps(call) + "\n")
-    agent.say(
-        "s", "tool", [{"type": "tool_result", "tool_call_id": "c", "content": f"out {ESC}"}], run="r", name="Bash"
-    )
-    out = agent.run("agent", "history", agent.name, "--pretty").out
-    assert "\x1b" not in out
-    assert [line for line in out.splitlines() if line] == [
-        "── user  2026-01-01T00:00:00Z",
-        "\\x1b[2Jboo",
-        "── tool",
-        '▸ Bash {"command": "echo \\u001b[2Jboo"}',
-        "  out \\x1b[2Jboo",
-    ]
-
-
-def test_history_shows_the_calls_that_a_message_holds(agent: Agent) -> None:
-    agent.new("s")
-    agent.say("s", "assistant", "", tool_calls=[{"id": "c", "name": "read", "arguments": {"path": "a"}}])
-    assert '▸ read {"path": "a"}' in agent.run("agent", "history", agent.name, "--pretty").out.splitlines()
-
-
-def on_terminal(agent: Agent, *arguments: str, **environment: str) -> str:
-    """What a command prints when its stdout is a terminal."""
-    master, slave = pty.openpty()
-    full = {**agent.mount.environment, "TERM": "xterm", **environment}
-    command = [sys.executable, "-m", "mountctl.ctx", *arguments]
-    subprocess.run(command, stdin=slave, stdout=slave, stderr=slave, env=full, cwd=PROJECT, check=True, timeout=30)
-    os.close(slave)
-    with io.FileIO(master, "rb") as screen:
-        return "".join(iter(lambda: _some(screen), ""))
-
-
-def _some(screen: io.RawIOBase) -> str:
-    try:
-        return (screen.read(65536) or b"").decode()
-    except OSError:
-        return ""
-
-
-def test_on_a_terminal_history_is_readable_and_coloured_unless_no_color(agent: Agent) -> None:
-    agent.new("s")
-    agent.say("s", "assistant", "# Title\n**strong**")
-    coloured = on_terminal(agent, "agent", "history", agent.name)
-    plain = on_terminal(agent, "agent", "history", agent.name, NO_COLOR="1")
-    assert "\x1b[1m# Title\x1b[0m" in coloured and "\x1b[1mstrong\x1b[0m" in coloured
-    assert "# Title\r\n**strong**" in plain and "\x1b" not in plain
-
-
 def test_tables_have_titles_on_a_terminal_only(agent: Agent) -> None:
     agent.new("s")
-    assert on_terminal(agent, "agent", "session", "list", agent.name).split()[:2] == ["name", "state"]
+    assert (
+        on_terminal(agent, "agent", "session", "list", agent.name)
+        .splitlines()[0]
+        .strip()
+        .startswith("\x1b[1mname  state")
+    )
     assert agent.run("agent", "session", "list", agent.name).out.split("\t")[:2] == ["s", "idle"]
 
 
@@ -174,8 +119,33 @@ def test_agent_list_in_json_has_agents_with_sessions_only(agent: Agent) -> None:
 
 def test_models_have_sessions_like_agents(agent: Agent) -> None:
     model = f"model:prov/{agent.name}"
+    before = json.loads(agent.run("status", "--json").out)["sessions"]
     assert agent.run("agent", "session", "new", model, "s").code == 0
     assert agent.run("agent", "session", "list", model).out.startswith("s\t")
+    assert f"\n{model}\t1\ts\t" in "\n" + agent.run("agent", "list").out
+    assert json.loads(agent.run("status", "--json").out)["sessions"] == before + 1
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ((), ["three", "two", "one"]),
+        (("--state", "done"), ["three", "one"]),
+        (("-n", "2"), ["three", "two"]),
+        (("--state", "done", "--limit", "1"), ["three"]),
+        (("--state", "error"), []),
+        (("-n", "0"), []),
+    ],
+)
+def test_sessions_can_be_chosen_by_state_and_number(
+    agent: Agent, options: tuple[str, ...], expected: list[str]
+) -> None:
+    agent.new("one", "two", "three")
+    for session in ("one", "two", "three"):
+        agent.say(session, "user", "x")
+        (agent.directory / session / "state").write_text("done" if session != "two" else "active")
+    found = json.loads(agent.run("agent", "session", "list", agent.name, "--json", *options).out)["sessions"]
+    assert [row["name"] for row in found] == expected
 
 
 def test_status_counts_what_is_mine(agent: Agent) -> None:
