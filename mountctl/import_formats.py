@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO, Protocol, cast
 
-from backend.transcripts import claude_code, jsonl
+from backend.transcripts import claude_code, codex, jsonl
 from backend.transcripts.records import Identity, Record
 from mountctl.cli import Failure
 
@@ -72,5 +72,9 @@ class Files:
 
 
 FORMATS: Mapping[str, Format] = MappingProxyType(
-    {"claude-code": Files(cast(FileModule, claude_code)), "jsonl": Files(cast(FileModule, jsonl))}
+    {
+        "claude-code": Files(cast(FileModule, claude_code)),
+        "codex": Files(cast(FileModule, codex)),
+        "jsonl": Files(cast(FileModule, jsonl)),
+    }
 )

@@ -134,6 +134,34 @@ def test_a_branch_that_came_later_begins_where_it_did(agent: Agent, tmp_path: Pa
     assert (agent.texts(UUID), agent.texts(child)) == (["go", "ok", "more", "mine"], ["go", "ok", "other"])
 
 
+def test_codex_sessions_live_and_archived_become_sessions(agent: Agent, tmp_path: Path) -> None:
+    def wrapped(kind: str, **payload: object) -> str:
+        return json.dumps({"timestamp": "2026-03-01T10:00:00Z", "type": kind, "payload": payload}) + "\n"
+
+    def said(role: str, words: str) -> dict[str, object]:
+        return {"type": "message", "role": role, "content": [{"type": "input_text", "text": words}]}
+
+    spawned = "0b5f6f0e-4c1d-4a57-9a0a-3d1f1a2b3c4d"
+    live, archived = tmp_path / "sessions/2026/03/01", tmp_path / "archived_sessions"
+    live.mkdir(parents=True)
+    archived.mkdir()
+    source = {"agent": {"thread_spawn": {"parent_thread_id": UUID}}}
+    (live / f"rollout-2026-03-01T09-00-00-{spawned}.jsonl").write_text(
+        wrapped("session_meta", id=spawned, source=source) + wrapped("response_item", **said("user", "look"))
+    )
+    header = {"id": UUID, "timestamp": "2026-03-01T10:00:00Z", "instructions": None}
+    items = [said(role, f"{n} {'x' * 500}") for n in range(1000) for role in ("user", "assistant")]
+    (archived / f"rollout-2026-03-01T10-00-00-{UUID}.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in (header, *items))
+    )
+    command = ("agent", "import", agent.name, "--from", "codex", str(tmp_path))
+    assert agent.run(*command) == (0, "2 sessions: 2001 lines added, 0 already there\n", "")
+    assert agent.run(*command) == (0, "2 sessions: 0 lines added, 2001 already there\n", "")
+    mine = os.getxattr(agent.directory / UUID, "user.ctx.uuid")
+    assert os.getxattr(agent.directory / spawned, "user.ctx.parent") == mine
+    assert (agent.directory / f"index/by-uuid/{spawned}").read_text() == f"{spawned}\n"
+
+
 def test_sources_whose_names_would_be_one_do_not_mix(agent: Agent, tmp_path: Path) -> None:
     names = ["a b.jsonl", "a@b.jsonl", "caf\u00e9.jsonl", "cafe\u0301.jsonl", "x/talk.jsonl", "y/talk.jsonl"]
     for number, name in enumerate(names):
