@@ -264,7 +264,7 @@ def _started_by(source: Any) -> Any:
     """The ``parent_thread_id`` in the description of what started a session, however deep."""
     while isinstance(source, dict) and "parent_thread_id" not in source:
         source = next((inner for inner in source.values() if isinstance(inner, dict)), None)
-    return source["parent_thread_id"] if source else None
+    return source["parent_thread_id"] if isinstance(source, dict) else None
 
 
 def _called(item: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
