@@ -38,8 +38,8 @@ OUTRUN_BYTES = 16 << 20
 """With more in it, passes that wait for nobody were outrun by writers: one that makes them wait ends it."""
 PASSES = 3
 """So many passes try to catch up with the writers first, each with less to do."""
-RESERVE_BYTES = 512 << 10
-"""Room that is left to removals, and to joining rows."""
+RESERVE_BYTES = 1 << 20
+"""Room that is left to removals, to merging what waits (`backend.sqlite.pending`), and to joining rows."""
 INDEX_BYTES = 128 << 10
 """Room that is left to -shm, through which a -wal that a crash left is looked at when the store is opened: that is
 mapped memory, and where its pages find none, the process dies of SIGBUS."""

@@ -88,6 +88,20 @@ def test_deleting_a_session_frees_the_room_it_had(at: Harness) -> None:
     assert fill(at, kept) > 100
 
 
+def test_a_session_is_deleted_while_lines_of_many_wait(at: Harness, disk: Path) -> None:
+    sessions = [at.session(f"s{n}") for n in range(100)]
+    for session in sessions:
+        at.append(session, say("y" * 1000))
+    fill(at, sessions[0])
+    for session in sessions[1:]:
+        at.store.append([Append(session.id, [say("z" * 100)])])
+
+    at.store.delete_session(sessions[0].id)
+
+    assert at.store.session_by_id(sessions[0].id) is None
+    assert at.stream(sessions[1], "messages").startswith(raws([say("y" * 1000)]))
+
+
 def test_a_small_append_fits_where_a_big_neighbour_does_not(at: Harness, disk: Path) -> None:
     ballast = disk / "ballast"
     ballast.write_bytes(b"\0" * (1 << 20))
