@@ -22,19 +22,20 @@ class Shape:
     """The fields of an object: needed ones, and those that are checked when present (``may``)."""
 
     def __init__(self, needs: Mapping[str, Check], may: Mapping[str, Check] | None = None) -> None:
-        self.needs = sorted(needs)
+        self.needs = needs.keys()
         self.fields = {**needs, **(may or {})}
+        self.checks = {field: check.holds for field, check in self.fields.items()}
 
 
 def fault_of(shape: Shape, value: Mapping[str, Any]) -> str | None:
     """A field of ``value`` that is missing or wrong, in words; None if all is well."""
-    for field in shape.needs:
-        if field not in value:
-            return f"{field} is missing"
-    fields = shape.fields
+    if not shape.needs <= value.keys():
+        return f"{min(shape.needs - value.keys())} is missing"
+    check_of = shape.checks.get
     for field, item in value.items():
-        if field in fields and not fields[field].holds(item):
-            return f"{field} must be {fields[field].what}"
+        holds = check_of(field)
+        if holds is not None and not holds(item):
+            return f"{field} must be {shape.fields[field].what}"
     return None
 
 
@@ -50,12 +51,14 @@ def array_of(check: Check, what: str) -> Check:
 
 def one_of(*words: str) -> Check:
     """A check for one of these strings."""
-    return Check(lambda value: type(value) is str and value in words, "one of " + ", ".join(words))
+    known = frozenset(words)
+    return Check(lambda value: type(value) is str and value in known, "one of " + ", ".join(words))
 
 
 def either(first: Check, second: Check) -> Check:
     """A check for a value that passes one of two."""
-    return Check(lambda value: first.holds(value) or second.holds(value), f"{first.what} or {second.what}")
+    is_first, is_second = first.holds, second.holds
+    return Check(lambda value: is_first(value) or is_second(value), f"{first.what} or {second.what}")
 
 
 def _text_that(rule: Callable[[str], bool], what: str) -> Check:

@@ -3,7 +3,7 @@
 Pure: rows in, rows out. Stores persist the result in the transaction that appends the lines.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -37,27 +37,33 @@ def advance(
     A value that is recorded again as it was changes no file but events.jsonl (and ``cwd_seq``).
     """
     change: dict[str, int | str] = {"n": session.n + len(lines), "seq": seq, "updated_at": time_ms}
-    messages = events = 0
+    shown: dict[str, int | str] = {}
+    messages, events = session.messages_size, session.events_size
     for number, line in enumerate(lines, session.n):
-        size = len(line.raw) + 1
         if line.stream == "messages":
-            messages += size
+            messages += len(line.raw) + 1
+            shown["messages_size"] = messages
         else:
-            events += size
+            events += len(line.raw) + 1
+            shown["events_size"] = events
         if line.latest_size is not None:
-            change["latest_size"], change["latest_n"] = line.latest_size, number
+            change["latest_size"], shown["latest_n"] = line.latest_size, number
         if line.cwd is not None:
-            change["cwd"], change["cwd_seq"] = line.cwd, seq
+            shown["cwd"], change["cwd_seq"] = line.cwd, seq
         if line.state is not None:
-            change["state"] = line.state
+            shown["state"] = line.state
         if line.meta is not None:
-            change["meta"] = line.meta
-    change["messages_size"] = session.messages_size + messages
-    change["events_size"] = session.events_size + events
-    files = _changed(session, change)
-    for _, mtime in files:
-        change[mtime] = later(getattr(session, mtime), now_ns)
-    return msgspec.structs.replace(session, **change), frozenset([file for file, _ in files])
+            shown["meta"] = line.meta
+    files: list[str] = []
+    for key, value in shown.items():
+        if value != getattr(session, key):
+            file, mtime = _FILES[key]
+            files.append(file)
+            change[key], change[mtime] = value, later(getattr(session, mtime), now_ns)
+    if time_ms // 1000 != session.updated_at // 1000:
+        files.append("updated_at")
+        change["updated_mtime"] = later(session.updated_mtime, now_ns)
+    return msgspec.structs.replace(session, **change), frozenset(files)
 
 
 # What a file shows, its name, and its mtime; latest.md is another one whenever it comes from another entry.
@@ -69,11 +75,3 @@ _FILES = {
     "cwd": ("cwd", "cwd_mtime"),
     "meta": ("meta.json", "meta_mtime"),
 }
-
-
-def _changed(session: Session, change: Mapping[str, int | str]) -> list[tuple[str, str]]:
-    """The files whose content that changes, with the names of their mtimes."""
-    files = [_FILES[key] for key in change if key in _FILES and change[key] != getattr(session, key)]
-    if int(change["updated_at"]) // 1000 != session.updated_at // 1000:
-        files.append(("updated_at", "updated_mtime"))
-    return files

@@ -7,9 +7,10 @@ Threads: a store is used by one thread at a time, the one that opened it or was 
 synchronous and never waits for the disk (commits go to the page cache); only ``sync`` and ``maintain`` may wait,
 and they alone may be called from other threads, at the same time as anything else.
 
-Rows are immutable snapshots. Row ids are positive, stable for the life of the store and never reused, so the
-file system makes inode numbers and listing offsets of them. Times: ``*_mtime`` in ns, strictly increasing per
-file with every change of its content, across restarts too (max(now, last + 1), spec 1.2); ``*_at`` in ms.
+Rows are immutable snapshots (``gc=False``: they are many, and no cycle goes through one). Row ids are positive, stable
+for the life of the store and never reused, so the file system makes inode numbers and listing offsets of them. Times:
+``*_mtime`` in ns, strictly increasing per file with every change of its content, across restarts too
+(max(now, last + 1), spec 1.2); ``*_at`` in ms.
 
 A mutating call changes the log and everything derived from it in one transaction, or raises a ``CtxError``
 and has changed nothing. A full disk is ``StoreFull``, a failing one ``StoreFailed``.
@@ -60,7 +61,7 @@ class Owner(msgspec.Struct, frozen=True):
     list_mtime: int
 
 
-class Session(msgspec.Struct, frozen=True):
+class Session(msgspec.Struct, frozen=True, gc=False):
     """Everything ``stat`` and the small files of a session need; ``backend.facts`` derives it line by line.
 
     ``owner`` is None for a session made through the API without a place. ``archive`` is the id of the archive
@@ -144,7 +145,7 @@ class ArchiveDirectory(msgspec.Struct, frozen=True):
     mtime: int
 
 
-class Line(msgspec.Struct, frozen=True):
+class Line(msgspec.Struct, frozen=True, gc=False):
     """A validated line: its bytes without the newline and what it changes (``backend.lines`` makes it).
 
     Fields that are None change nothing. ``latest_size`` counts the final newline of latest.md.
@@ -163,7 +164,7 @@ class Line(msgspec.Struct, frozen=True):
     before: int | None = None
 
 
-class Row(msgspec.Struct, frozen=True):
+class Row(msgspec.Struct, frozen=True, gc=False):
     """A stored entry as bytes: number, ms time, kind, the file it is in, its line without the newline."""
 
     n: int
@@ -173,7 +174,7 @@ class Row(msgspec.Struct, frozen=True):
     raw: bytes
 
 
-class Append(msgspec.Struct, frozen=True):
+class Append(msgspec.Struct, frozen=True, gc=False):
     """Lines for one session, all or nothing. ``expected_n``: refuse unless it has that many entries.
 
     ``time`` in ms for all lines or, as a sequence, for each (imports, the API), else the store's clock.
@@ -185,7 +186,7 @@ class Append(msgspec.Struct, frozen=True):
     time: int | Sequence[int] | None = None
 
 
-class Appended(msgspec.Struct, frozen=True):
+class Appended(msgspec.Struct, frozen=True, gc=False):
     """What an append changed, so that kernel caches can be told (spec 1.3).
 
     ``files``: names in the session directory whose size, mtime or content changed, by spec 1.2.

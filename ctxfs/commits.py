@@ -36,7 +36,9 @@ class Commits:
         self._health = health
         self._statistics = statistics
         self._published = published
-        self._queue: list[tuple[Append, Future[Appended]]] = []
+        # What the next commit takes, and its results in the same order: all who wait share one future.
+        self._queue: list[Append] = []
+        self._committed: Future[Sequence[Appended | Exception]] = Future(loop)
         self._syncs: list[Future[None]] = []
         # A semaphore and a flag in one, and woken sooner than threading's.
         self._sync_wanted: SimpleQueue[bool] = SimpleQueue()
@@ -45,27 +47,23 @@ class Commits:
 
     async def append(self, append: Append) -> Appended:
         """Returns once it is committed and the kernel is told; raises why it was refused."""
-        if self._queue or (self.writers > 1 and self._loop.has_more()):
-            return await self._queued(append)
-        [result] = self._commit([append])
+        queue = self._queue
+        if queue or (self.writers > 1 and self._loop.has_more()):
+            if not queue:
+                self._loop.when_idle(self._take_queue)
+            number = len(queue)
+            queue.append(append)
+            result = (await self._committed)[number]
+        else:
+            [result] = self._commit([append])
         if isinstance(result, Exception):
             raise result
         return result
 
-    def _queued(self, append: Append) -> Future[Appended]:
-        if not self._queue:
-            self._loop.when_idle(self._take_queue)
-        result: Future[Appended] = Future(self._loop)
-        self._queue.append((append, result))
-        return result
-
     def _take_queue(self) -> None:
-        queue, self._queue = self._queue, []
-        for (_, future), result in zip(queue, self._commit([append for append, _ in queue]), strict=True):
-            if isinstance(result, Exception):
-                future.fail(result)
-            else:
-                future.set(result)
+        batch, committed = self._queue, self._committed
+        self._queue, self._committed = [], Future(self._loop)
+        committed.set(self._commit(batch))
 
     def _commit(self, batch: Sequence[Append]) -> Sequence[Appended | Exception]:
         # A handler waits for each result, so what the store raises is theirs, never the loop's end.
@@ -74,14 +72,15 @@ class Commits:
         except Exception as error:
             return [error] * len(batch)
         for result in results:
-            if isinstance(result, Appended):
+            if type(result) is Appended:
                 self._publish(result)
         return results
 
     def _publish(self, change: Appended) -> None:
         # The lines are stored: a bug from here on must not make their writer send them again, nor end the loop.
         try:
-            self._health.recovered()
+            if self._health.failure is not None:
+                self._health.recovered()
             self._published(change)
         except Exception as error:
             self._statistics.failed("publish", error)

@@ -118,7 +118,8 @@ class KernelCache:
 
     def appended(self, change: Appended) -> None:
         """Everything an append changed (spec 1.3); call it before the append is answered."""
-        session = self._subjects.changed(change.session).session
+        session = change.session
+        self._subjects.changed(session)
         for file in change.files:
             self._grown(_FIRST_INODES[file] | session.id)
         self._outdate(_FIRST_SESSION | session.id)

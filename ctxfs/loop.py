@@ -13,7 +13,7 @@ import select
 import types
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 BURST = 16
@@ -21,6 +21,13 @@ BURST = 16
 
 class ClosedResourceError(Exception):
     """The FUSE descriptor is about to be closed (pyfuse3 ends its workers by it)."""
+
+
+class Awaited(Protocol):
+    """What a coroutine yields to the loop."""
+
+    def park(self, task: "_Task") -> None:
+        """Wakes ``task`` when it may go on."""
 
 
 class Future(Generic[T]):
@@ -58,7 +65,6 @@ class Future(Generic[T]):
         return self._value  # type: ignore[return-value]
 
     def park(self, task: "_Task") -> None:
-        """Wakes ``task`` when the value arrives."""
         if self._done:
             self._loop.ready.append(task)
         else:
@@ -97,21 +103,23 @@ class Lock:
         self._loop = loop
         self._held = False
         self._woken = False
-        self._waiters: deque[Future[None]] = deque()
+        self._waiters: deque[_Task] = deque()
 
     def __aenter__(self) -> Awaitable[None]:
         if self._held:
-            return self._wait()
+            return self
         self._held = True
         return _DONE
 
-    async def _wait(self) -> None:
+    def __await__(self) -> Generator["Lock", None, None]:
         while self._held:
-            turn: Future[None] = Future(self._loop)
-            self._waiters.append(turn)
-            await turn
+            yield self
             self._woken = False
         self._held = True
+
+    def park(self, task: "_Task") -> None:
+        """Called by the loop for a task that waits for the lock."""
+        self._waiters.append(task)
 
     def __aexit__(self, *exc: object) -> Awaitable[None]:
         self._held = False
@@ -121,7 +129,7 @@ class Lock:
         """Called by the loop after a task parked."""
         if self._waiters and not self._held and not self._woken:
             self._woken = True
-            self._waiters.popleft().set(None)
+            self._loop.ready.append(self._waiters.popleft())
 
 
 class _Nursery:

@@ -60,7 +60,7 @@ class KeySubject(msgspec.Struct, frozen=True):
     access: Access
 
 
-class SessionSubject(msgspec.Struct, frozen=True):
+class SessionSubject(msgspec.Struct, frozen=True, gc=False):
     """A session, live or archived."""
 
     session: Session

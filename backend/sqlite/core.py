@@ -22,6 +22,7 @@ from backend.sqlite.database import Database
 from backend.sqlite.durability import Durability
 from backend.sqlite.logs import Logs, Tail
 from backend.sqlite.pending import Waiting
+from backend.sqlite.segments import packed_size
 from backend.store import Appended, Line, Owner, Session
 
 T = TypeVar("T")
@@ -176,6 +177,7 @@ class Core:
             risen: set[int] = set()
             for append in commit.appends:
                 lines, times = pending.restored(append)
+                self._waiting.size += packed_size(lines)
                 self._take_in(self._require_session(append.session), lines, times, commit.now, append.seq, risen)
             self._relist(risen, commit.now)
 
@@ -186,12 +188,13 @@ class Core:
         after, files = advance(before, lines, time_ms=times[-1], now_ns=now, seq=seq)
         unmerged = self._waiting.add(before, after, lines, times)
         self._sessions[after.id] = after
-        risen = after.owner is not None and self._top(after.owner) != after.id
-        if after.owner is not None and risen:
-            self._tops[after.owner] = after.id
-            unmerged.risen = True
-            relisted.add(after.owner)
-        return Appended(after, files, risen)
+        owner = after.owner
+        if owner is None or self._top(owner) == after.id:
+            return Appended(after, files)
+        self._tops[owner] = after.id
+        unmerged.risen = True
+        relisted.add(owner)
+        return Appended(after, files, True)
 
     def _relist(self, owners: Iterable[int], now: int) -> None:
         """The lists of these owners are newer, by lines that wait."""

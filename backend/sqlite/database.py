@@ -116,6 +116,18 @@ class Database:
             raise self._failed(error) from error
         self._changes = self.connection.total_changes
 
+    def alone(self, sql: str, values: tuple[Any, ...]) -> None:
+        """A transaction of one statement, which changes something."""
+        if (gate := self._gate) is not None:
+            gate.wait()
+        try:
+            self.run(sql, values)
+        except sqlite3.Error as error:
+            self.rollback()
+            raise self._failed(error) from error
+        self.committed += 1
+        self.failure = None
+
     def commit(self) -> None:
         try:
             self.connection.execute("COMMIT")

@@ -12,7 +12,6 @@ import msgspec
 
 from backend.facts import stream_size
 from backend.lines import foreign_line
-from backend.sqlite.segments import packed_size
 from backend.store import Line, Owner, Row, Session, Stream
 
 LIMIT = 128 << 10
@@ -23,7 +22,7 @@ _SESSION_SIZE = 2 << 10
 """What each session counts beside its lines: merging it writes some pages."""
 
 
-class Stored(msgspec.Struct, frozen=True, array_like=True):
+class Stored(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An append as ``pending`` keeps it: ``times`` as int64, and for each line whether it is an event."""
 
     session: int
@@ -60,15 +59,6 @@ def restored(append: Stored) -> tuple[list[Line], Sequence[int]]:
 
 
 @dataclasses.dataclass(slots=True)
-class Batch:
-    """What a transaction of appends collects: its row, the owners whose list changes, whether a cwd was recorded."""
-
-    commit: Commit
-    relisted: set[int] = dataclasses.field(default_factory=set)
-    moved: bool = False
-
-
-@dataclasses.dataclass(slots=True)
 class Unmerged:
     """A session with lines that wait: as its rows say, as it is, and those lines.
 
@@ -84,11 +74,6 @@ class Unmerged:
         default_factory=lambda: {"messages": bytearray(), "events": bytearray()}
     )
     _joined: int = 0
-
-    def add(self, session: Session, lines: Sequence[Line], times: Sequence[int]) -> None:
-        self.session = session
-        self.lines += lines
-        self.times += times
 
     def read(self, stream: Stream, start: int, end: int) -> bytes:
         """Bytes of a stream from offset ``start``, which is in a line that waits, or before all of them."""
@@ -107,7 +92,7 @@ class Unmerged:
 
 
 class Waiting:
-    """All lines that wait, and the owners whose list they made newer. ``size`` is what merging costs, roughly bytes."""
+    """All lines that wait, and the owners whose list they made newer. ``size``: bytes that merging writes, roughly."""
 
     def __init__(self) -> None:
         self.sessions: dict[int, Unmerged] = {}
@@ -115,13 +100,14 @@ class Waiting:
         self.size = 0
 
     def add(self, before: Session, after: Session, lines: Sequence[Line], times: Sequence[int]) -> Unmerged:
-        """Takes lines in that lead from ``before`` to ``after``."""
+        """Takes lines in that lead from ``before`` to ``after``; their own size is the caller's to add."""
         unmerged = self.sessions.get(after.id)
         if unmerged is None:
             unmerged = self.sessions[after.id] = Unmerged(before, after)
             self.size += _SESSION_SIZE
-        unmerged.add(after, lines, times)
-        self.size += packed_size(lines)
+        unmerged.session = after
+        unmerged.lines += lines
+        unmerged.times += times
         return unmerged
 
     def risen(self, owner: int) -> list[Session]:

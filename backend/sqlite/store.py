@@ -23,7 +23,7 @@ from backend.sqlite.database import Database
 from backend.sqlite.durability import Durability
 from backend.sqlite.logs import sweep
 from backend.sqlite.opening import DATABASE, open_directory
-from backend.sqlite.pending import Batch, Commit
+from backend.sqlite.pending import Commit
 from backend.sqlite.segments import packed_size
 from backend.sqlite.sessions import Sessions
 from backend.sqlite.spaces import Definitions
@@ -92,19 +92,32 @@ class SqliteStore(Sessions, Definitions, LogContract):
             raise StoreCorrupt(f"{self._path / DATABASE} is damaged ({error}): restore a backup") from error
 
     def _append_together(self, batch: Sequence[Append]) -> Sequence[Appended | CtxError]:
-        self._require_room(sum(packed_size(append.lines) for append in batch))
-        return self._commit(batch)
+        size = sum([packed_size(append.lines) for append in batch])
+        moves = any(line.cwd is not None for append in batch for line in append.lines)
+        self._require_room(size)
+        if moves or size > pending.DIRECT or self._waiting.size + size > pending.LIMIT:
+            return self._commit_merged(batch)
+        try:
+            return self._commit_waiting(batch, size)
+        except StoreFull:
+            self._durability.reclaim()
+        return self._commit_waiting(batch, size)
+
+    def _commit_waiting(self, batch: Sequence[Append], size: int) -> Sequence[Appended | CtxError]:
+        try:
+            results, commit = self._append_all(batch)
+        except BaseException as error:
+            self._database.rollback_for(error)
+            raise
+        if commit.appends:
+            self._waiting.size += size
+            self._database.alone("INSERT INTO pending (data) VALUES (?)", (pending.encode(commit),))
+        return results
 
     @transaction
-    def _commit(self, batch: Sequence[Append]) -> Sequence[Appended | CtxError]:
-        collected = Batch(Commit(self._clock(), []))
-        size = self._waiting.size
-        results = [self._append_one(append, collected) for append in batch]
-        self._relist(collected.relisted, collected.commit.now)
-        if collected.moved or self._waiting.size > pending.LIMIT or self._waiting.size - size > pending.DIRECT:
-            self._merge()
-        elif collected.commit.appends:
-            self._database.run(_WAIT, (pending.encode(collected.commit),))
+    def _commit_merged(self, batch: Sequence[Append]) -> Sequence[Appended | CtxError]:
+        results, _ = self._append_all(batch)
+        self._merge()
         return results
 
     def _append_alone(self, append: Append) -> Appended | CtxError:
@@ -114,23 +127,33 @@ class SqliteStore(Sessions, Definitions, LogContract):
             return failure
         return result
 
-    def _append_one(self, append: Append, batch: Batch) -> Appended | CtxError:
-        """Lets the lines wait, inside a transaction that then stores them."""
-        session = self.session_by_id(append.session)
-        try:
-            before = judge_append(session, append)
-        except CtxError as refusal:
-            return refusal
-        if not append.lines:
-            return Appended(before)
-        commit = batch.commit
-        times = entry_times(append, commit.now // 1_000_000)
-        appended = self._take_in(before, append.lines, times, commit.now, self._next_seq(), batch.relisted)
+    def _append_all(self, batch: Sequence[Append]) -> tuple[Sequence[Appended | CtxError], Commit]:
+        """Lets the lines wait; the caller stores what is returned beside the results, or merges."""
+        now = self._clock()
+        commit = Commit(now, [])
+        relisted: set[int] = set()
+        results: list[Appended | CtxError] = []
+        for append in batch:
+            try:
+                before = judge_append(self.session_by_id(append.session), append)
+            except CtxError as refusal:
+                results.append(refusal)
+                continue
+            if not append.lines:
+                results.append(Appended(before))
+                continue
+            times = entry_times(append, now // 1_000_000)
+            appended = self._take_in(before, append.lines, times, now, self._next_seq(), relisted)
+            commit.appends.append(pending.stored(appended.session, append.lines, times))
+            results.append(self._moved(before, appended))
+        self._relist(relisted, now)
+        return results, commit
+
+    def _moved(self, before: Session, appended: Appended) -> Appended:
+        """Adds what a cwd that was recorded changed."""
         after = appended.session
-        commit.appends.append(pending.stored(after, append.lines, times))
         if after.cwd_seq == before.cwd_seq:
             return appended
-        batch.moved = True
         changes = self._move_cwd(before, after)
         new, changed, gone = (
             tuple(key for key, change in changes.items() if change == kind) for kind in ("new", "changed", "gone")
@@ -155,7 +178,7 @@ class SqliteStore(Sessions, Definitions, LogContract):
     @atomic
     def _create_with(self, header: SessionHeader, lines: Sequence[Line], times: Sequence[int]) -> None:
         session = self._insert(self._first(header, self._logs.add()), header)
-        result = self._append_one(Append(session.id, lines, time=times), Batch(Commit(self._clock(), [])))
+        [result], _ = self._append_all([Append(session.id, lines, time=times)])
         if isinstance(result, CtxError):
             raise result
         self._merge()
@@ -163,9 +186,6 @@ class SqliteStore(Sessions, Definitions, LogContract):
     @growing
     def _branch(self, header: SessionHeader, parent: Session, at: int) -> None:
         self._insert_branch(header, parent, at)
-
-
-_WAIT = "INSERT INTO pending (data) VALUES (?)"
 
 
 def _sweep_all(connection: sqlite3.Connection) -> None:

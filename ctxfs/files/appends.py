@@ -28,6 +28,8 @@ log = logging.getLogger("ctxfs")
 STREAMS: dict[Kind, Stream] = {Kind.MESSAGES: "messages", Kind.EVENTS: "events"}
 _COMPARE = 1 << 20
 _TURN = 256
+_SMALL = 8 << 10
+"""So many bytes are parsed without a turn for others: they hold no more lines than one."""
 
 
 def writable_session(core: "Core", number: int) -> Session:
@@ -56,7 +58,7 @@ class LogWriter(Writer):
         self._stream = STREAMS[self.node.kind]
         self._append = opening.appends
         self._scope = writable_session(self.core, self._session).scope
-        self._rest = self._new_rest()
+        self._rest: LinePrefix | None = None
         self._next: int | None = None
         self._replacement: Replacement | None = None
         self._flushing: Future[None] | None = None
@@ -69,34 +71,38 @@ class LogWriter(Writer):
             if self._replacement is not None:
                 self.hold(self._replacement.write(None if self._append else offset, data))
             elif self._append or offset in (self._next, stream_size(session, self._stream)):
-                await self._extend(session, data)
+                if self._rest is None and len(data) <= _SMALL and data.endswith(b"\n"):
+                    lines = parse_lines(self._stream, data, self._scope)
+                else:
+                    lines = await self._finished(data)
+                if lines:
+                    await append_lines(self.core, session, lines)
+                    self.stored()
                 self._next = offset + len(data)
             else:
                 raise FUSEError(errno.EPERM)
         except Exception:
-            self._rest = self._new_rest()
+            self._rest = None
             if self._replacement is not None:
                 self._replacement.refuse()
             self.hold(0)
             raise
         return len(data)
 
-    async def _extend(self, session: Session, data: bytes) -> None:
+    async def _finished(self, data: bytes) -> list[Line]:
+        """The lines that ``data`` ends; what follows the last of them is held back."""
         end, rest = data.rfind(b"\n") + 1, self._rest
-        whole = rest.raw + data[:end] if end and len(rest) else data[:end]
+        whole = rest.raw + data[:end] if end and rest is not None else data[:end]
         lines = await parse_in_turns(self.core, self._stream, whole, self._scope) if whole else []
-        if end and len(rest):
-            rest = self._new_rest()
         if end < len(data):
+            if end or rest is None:
+                rest = LinePrefix(self._stream, scope=self._scope)
             rest.feed(data[end:])
-        self.hold(len(rest))
+        elif end:
+            rest = None
+        self.hold(0 if rest is None else len(rest))
         self._rest = rest
-        if lines:
-            await append_lines(self.core, session, lines)
-            self.stored()
-
-    def _new_rest(self) -> LinePrefix:
-        return LinePrefix(self._stream, scope=self._scope)
+        return lines
 
     def truncate_at_open(self) -> None:
         if stream_size(writable_session(self.core, self._session), self._stream):
@@ -109,7 +115,7 @@ class LogWriter(Writer):
         if size not in (0, current):
             raise FUSEError(errno.EPERM)
         if size != current:
-            self._rest = self._new_rest()
+            self._rest = None
             self._replacement = Replacement(self.core.store, session, self._stream)
 
     async def flush(self) -> None:
@@ -118,7 +124,7 @@ class LogWriter(Writer):
         if self._replacement is not None and self._replacement.written:
             await self._replace(self._replacement)
         await self.synced()
-        if len(self._rest):
+        if self._rest is not None:
             raise InvalidValue("the last line has no newline: not stored")
 
     async def _replace(self, replacement: "Replacement") -> None:
@@ -134,11 +140,11 @@ class LogWriter(Writer):
         finally:
             flushing, self._flushing = self._flushing, None
             flushing.set(None)
-        self.hold(len(self._rest))
+        self.hold(0 if self._rest is None else len(self._rest))
 
     def release(self) -> None:
         self.core.commits.writers -= 1
-        if len(self._rest):
+        if self._rest is not None:
             self.core.statistics.dropped_rests += 1
             log.info("dropped an unfinished line of %d bytes of session %d", len(self._rest), self._session)
         super().release()
@@ -204,13 +210,20 @@ def remainder(store: FileStore, session: Session, stream: Stream, content: bytes
 
 async def parse_in_turns(core: "Core", stream: Stream, data: bytes, scope: str) -> list[Line]:
     """The lines of ``data``, which ends in a newline; requests that wait go first after each ``_TURN`` of them."""
+    if len(data) <= _SMALL:
+        return parse_lines(stream, data, scope)
     lines: list[Line] = []
-    raws = data[:-1].split(b"\n") if data else []
+    raws = data[:-1].split(b"\n")
     for first in range(0, len(raws), _TURN):
         if first:
             await core.commits.others_first()
         lines += [parse_line(stream, raw, scope=scope) for raw in raws[first : first + _TURN]]
     return lines
+
+
+def parse_lines(stream: Stream, data: bytes, scope: str) -> list[Line]:
+    """The lines of ``data``, which ends in a newline if it is not empty, at once."""
+    return [parse_line(stream, raw, scope=scope) for raw in data[:-1].split(b"\n")] if data else []
 
 
 async def append_content(core: "Core", number: int, stream: Stream, tail: Callable[[Session], bytes]) -> None:
