@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from backend.checks import STABLE_PATH
+from backend.checks import NAME, STABLE_PATH
 from backend.entries import CutEntry, Entry, MarkEntry, MessageEntry, NewCut, NewEntry, NewMark, NewMessage
 from backend.errors import InvalidValue, SessionError, ValueTooBig
 from backend.line_rules import EVENTS, MAX_META, STATE, Rules, event_fault, message_fault, meta_fault
@@ -158,13 +158,23 @@ def _line(stream: Stream, raw: bytes, value: dict[str, Any]) -> Line:
     if value.get("type") == "cut":
         return Line(stream, raw, "cut", "cut")
     state, cwd, meta = _event_facts(value)
-    return Line(stream, raw, "mark", _mark_of(value)[0], state=state, cwd=cwd, meta=meta)
+    run, client = _run_facts(value)
+    key = _mark_of(value)[0]
+    return Line(stream, raw, "mark", key, state=state, cwd=cwd, meta=meta, run=run, client=client)
 
 
 def _message_facts(raw: bytes, value: dict[str, Any]) -> Line:
     role = value.get("role")
     size = len(text_bytes(_text(value))) + 1 if role == "assistant" else 1
-    return Line("messages", raw, "message", role if type(role) is str else "", latest_size=size if size > 1 else None)
+    run = value.get("run") if role == "user" else None
+    return Line(
+        "messages",
+        raw,
+        "message",
+        role if type(role) is str else "",
+        latest_size=size if size > 1 else None,
+        run=run if NAME.holds(run) else None,
+    )
 
 
 def _event_facts(value: dict[str, Any]) -> tuple[str | None, str | None, str | None]:
@@ -177,6 +187,16 @@ def _event_facts(value: dict[str, Any]) -> tuple[str | None, str | None, str | N
         case {"type": "meta", "meta": dict(meta)}:
             return None, None, compact(meta).decode()
     return None, None, None
+
+
+def _run_facts(value: dict[str, Any]) -> tuple[str | None, str | None]:
+    """The run, and the client id, of an event that begins or ends one."""
+    match value:
+        case {"type": "start", "run": run, "client_id": client} if NAME.holds(run) and NAME.holds(client):
+            return run, client
+        case {"type": "done", "run": run} if NAME.holds(run):
+            return run, None
+    return None, None
 
 
 def _text(message: Mapping[str, Any]) -> str:

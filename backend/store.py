@@ -28,6 +28,7 @@ Stream = Literal["messages", "events"]
 OwnerKind = Literal["agent", "model"]
 IndexKind = Literal["by-cwd", "by-hash", "by-uuid"]
 Kind = Literal["message", "mark", "cut"]
+RunLineKind = Literal["user", "start", "done"]
 
 
 class Space(msgspec.Struct, frozen=True):
@@ -115,6 +116,9 @@ class Source(msgspec.Struct, frozen=True):
 NO_SOURCE = Source()
 
 
+MAX_RUN_LINES = 64
+
+
 class Mapping(msgspec.Struct, frozen=True):
     """One file of by-cwd/, by-hash/ or by-uuid/: ``key`` → the session named ``session``."""
 
@@ -150,7 +154,8 @@ class Line(msgspec.Struct, frozen=True, gc=False):
 
     Fields that are None change nothing. ``latest_size`` counts the final newline of latest.md.
     ``key`` is what a mark is called, the role of a message. ``before`` is that of a cut from outside: refused
-    (``InvalidValue``) where it is above the number its entry would get (spec 2.4).
+    (``InvalidValue``) where it is above the number its entry would get (spec 2.4). ``run`` is that of a user message,
+    a start or a done; ``client`` the client id of a start (``RunLine``).
     """
 
     stream: Stream
@@ -162,6 +167,17 @@ class Line(msgspec.Struct, frozen=True, gc=False):
     cwd: str | None = None
     meta: str | None = None
     before: int | None = None
+    run: str | None = None
+    client: str | None = None
+
+
+class RunLine(msgspec.Struct, frozen=True):
+    """An entry that says what became of a run (spec 3.3): its user message, its start, its done."""
+
+    n: int
+    kind: RunLineKind
+    run: str
+    client: str | None = None
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
@@ -178,24 +194,30 @@ class Append(msgspec.Struct, frozen=True, gc=False):
     """Lines for one session, all or nothing. ``expected_n``: refuse unless it has that many entries.
 
     ``time`` in ms for all lines or, as a sequence, for each (imports, the API), else the store's clock.
+    ``begins``: a run that is live from now on, in the owner's current session; ``ends``: one that is not any more
+    (``SessionFiles.live_runs``).
     """
 
     session: int
     lines: Sequence[Line]
     expected_n: int | None = None
     time: int | Sequence[int] | None = None
+    begins: str | None = None
+    ends: str | None = None
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
     """What an append changed, so that kernel caches can be told (spec 1.3).
 
     ``files``: names in the session directory whose size, mtime or content changed, by spec 1.2.
-    ``listed``: index/list changed. ``keys_new``, ``keys_changed``, ``keys_gone``: names in index/by-cwd.
+    ``listed``: index/list changed; ``selected``: index/current did. ``keys_new``, ``keys_changed``,
+    ``keys_gone``: names in index/by-cwd.
     """
 
     session: Session
     files: frozenset[str] = frozenset()
     listed: bool = False
+    selected: bool = False
     keys_new: tuple[str, ...] = ()
     keys_changed: tuple[str, ...] = ()
     keys_gone: tuple[str, ...] = ()
@@ -293,6 +315,22 @@ class SessionFiles(Protocol):
 
         A result per append, in order: what changed, or why it was refused. The same session may come twice.
         """
+        ...
+
+    def starts(self, session: int, client: str) -> Sequence[RunLine]:
+        """The starts with that client id, in log order, at most two; found by an index, not by reading the log."""
+        ...
+
+    def run_lines(self, session: int, run: str) -> Sequence[RunLine]:
+        """What the log says of a run, in log order, at most ``MAX_RUN_LINES``; found by an index."""
+        ...
+
+    def live_runs(self) -> Sequence[tuple[int, str]]:
+        """``(session, run)`` of what an append began and none has ended: after a crash, those that died with it."""
+        ...
+
+    def forget_run(self, session: int) -> None:
+        """The session has no live run, whatever was recorded; its log stays as it is."""
         ...
 
     def sync(self) -> None:

@@ -83,6 +83,13 @@ class DefinitionRecord(Record, frozen=True, tag="definition"):
     name: str
 
 
+class RunRecord(Record, frozen=True, tag="run"):
+    """The run that a session has now, as long as who began it has not ended it."""
+
+    session: int
+    run: str
+
+
 class Gone(Record, frozen=True, tag="gone"):
     """The id is not used any more."""
 
@@ -93,7 +100,7 @@ class Reserved(Record, frozen=True, tag="reserved"):
     seq: int
 
 
-Known = SpaceRecord | OwnerRecord | SessionRecord | MappingRecord | ArchiveRecord | DefinitionRecord
+Known = SpaceRecord | OwnerRecord | SessionRecord | MappingRecord | ArchiveRecord | DefinitionRecord | RunRecord
 _Any = Known | Gone | Reserved
 T = TypeVar("T", bound=Record)
 

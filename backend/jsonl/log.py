@@ -46,7 +46,10 @@ from backend.jsonl.order import (
 )
 from backend.jsonl.views import doubted_views, renew_views, settled_views
 from backend.lines import foreign_line, text_of
+from backend.run_lines import RunIndex
 from backend.store import Kind, Line, Row, Session, Stream
+
+_PAGE = 1000
 
 
 class Workshop(msgspec.Struct, frozen=True):
@@ -74,6 +77,7 @@ class SessionLog:
         self._inodes = _inodes(self._handles())
         order = opened.order
         self._order: Order = order.through(self._order_file) if isinstance(order, FileOrder) else order
+        self._runs: RunIndex | None = None
         if self._header and not self.row.fault and self.row.archive is None:
             row = self.row if opened.settled else doubted_views(self.row)
             self.row = settled_views(directory, row, self.latest, shared.clock.tick)
@@ -110,6 +114,15 @@ class SessionLog:
         """Entries as stored."""
         return [self._row(line) for line in self.order(start, stop)]
 
+    def runs(self) -> RunIndex:
+        """What the log says of runs: read once, when it is first asked for, and brought up to date by each append."""
+        if self._runs is None:
+            index = RunIndex()
+            for start in range(0, self.row.n, _PAGE):
+                index.extend([foreign_line(row.stream, row.raw) for row in self.rows(start, start + _PAGE)], start)
+            self._runs = index
+        return self._runs
+
     def latest(self) -> bytes:
         """The content of latest.md as the log has it."""
         if self.row.latest_n is None:
@@ -131,6 +144,8 @@ class SessionLog:
         except OSError as error:
             self._take_back(order)
             raise failure(error) from error
+        if self._runs is not None:
+            self._runs.extend(lines, self.row.n)
         self._commit(row, order, files, len(lines))
         # The request stands; what fails from here on is made good when the session is opened next.
         with suppress(OSError):

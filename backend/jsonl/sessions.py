@@ -7,6 +7,7 @@ where the file system can (reflinks), the copy shares its blocks.
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -21,7 +22,7 @@ from backend.errors import (
     UnprovableHistory,
 )
 from backend.facts import later
-from backend.jsonl.catalogue import Catalogue, OwnerRecord, SessionRecord
+from backend.jsonl.catalogue import Catalogue, OwnerRecord, RunRecord, SessionRecord
 from backend.jsonl.discovery import Discovery
 from backend.jsonl.disk import make_directories, read_small, regular, remove_if_there, replace, reported
 from backend.jsonl.foreign import with_values
@@ -41,7 +42,7 @@ from backend.log_contract import (
     scope_of,
 )
 from backend.names import is_session_name
-from backend.store import NO_SOURCE, Append, Appended, Line, Removed, Row, Session, Snapshot, Source, Stream
+from backend.store import NO_SOURCE, Append, Appended, Line, Removed, Row, RunLine, Session, Snapshot, Source, Stream
 
 _SNAPSHOTS = ("AGENTS.md", "SKILLS.md")
 _MAX_SNAPSHOT = 16 << 20
@@ -54,6 +55,7 @@ class Sessions(Discovery, LogContract):
         super().__init__(directory, catalogue, shared)
         self._logs: dict[int, SessionLog] = {}
         self._failure: str | None = None
+        self._running = {record.session: record for record in catalogue.all(RunRecord)}
 
     def session(self, owner: int, name: str) -> Session | None:
         if self._catalogue.get(OwnerRecord, owner) is None:
@@ -94,6 +96,7 @@ class Sessions(Discovery, LogContract):
         if row.archive is None and row.owner is not None:
             self._order(self._held(row.owner))
         self._shared.cache.forget(directory)
+        self.forget_run(session)
         with reported():
             hidden = hide_session(directory, session)
             self._catalogue.drop(session)
@@ -119,6 +122,26 @@ class Sessions(Discovery, LogContract):
     def rows(self, session: int, start: int = 0, limit: int = 1000) -> Sequence[Row]:
         with reported():
             return self._log(session).rows(start, start + limit)
+
+    def starts(self, session: int, client: str) -> Sequence[RunLine]:
+        log = self._log(session)
+        with reported():
+            return log.runs().starts(client, log.row.n)
+
+    def run_lines(self, session: int, run: str) -> Sequence[RunLine]:
+        log = self._log(session)
+        with reported():
+            return log.runs().lines(run, log.row.n)
+
+    def live_runs(self) -> Sequence[tuple[int, str]]:
+        records = ((self._session_record(live.session), live.run) for live in self._running.values())
+        return [(session.id, run) for session, run in records if session and session.archive is None]
+
+    def forget_run(self, session: int) -> None:
+        if (record := self._running.get(session)) is not None:
+            with reported():
+                self._catalogue.drop(record.id)
+            del self._running[session]
 
     def append(self, batch: Sequence[Append]) -> Sequence[Appended | CtxError]:
         results: list[Appended | CtxError] = []
@@ -165,10 +188,38 @@ class Sessions(Discovery, LogContract):
         now = self._shared.clock.tick()
         with reported():
             seq = self._catalogue.next_seq()
-        files = log.append(append.lines, entry_times(append, self._now_ms()), seq, now)
+        files = self._write(log, append, seq, now)
         self._failure = None
         listed, keys = self._relist(log.row)
-        return Appended(log.row, files, listed, *keys)
+        selected = append.begins is not None and self._select(log.row)
+        return Appended(log.row, files, listed, selected, *keys)
+
+    def _write(self, log: SessionLog, append: Append, seq: int, now_ns: int) -> frozenset[str]:
+        """Appends the lines, with what is recorded of a run that they begin or end around them.
+
+        A run that is recorded, and whose start is not, never began.
+        """
+        if append.begins is not None:
+            self.forget_run(append.session)
+            record = RunRecord(self._catalogue.next_id(), append.session, append.begins)
+            with reported():
+                self._catalogue.put(record)
+            self._running[append.session] = record
+        files = log.append(append.lines, entry_times(append, self._now_ms()), seq, now_ns)
+        live = self._running.get(append.session)
+        if live is not None and live.run == append.ends:
+            # The lines are stored; a record that stays is one of a run that is done.
+            with suppress(CtxError):
+                self.forget_run(append.session)
+        return files
+
+    def _select(self, session: Session) -> bool:
+        """Makes the session its owner's current one; whether it was not."""
+        if session.owner is None or self._held(session.owner).row.current == session.name:
+            return False
+        with suppress(OSError):
+            self._set_current(self._held(session.owner), session.name)
+        return True
 
     def _make(
         self,

@@ -8,6 +8,8 @@ be refused is judged first.
 import time
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from backend.entries import SessionHeader
 from backend.errors import CtxError, SessionAlreadyExistsError
 from backend.facts import advance, later
@@ -27,13 +29,16 @@ from backend.memory.archive import Archive
 from backend.memory.definitions import Definitions
 from backend.memory.parts import Log
 from backend.memory.spaces import found
+from backend.run_lines import MAX_STARTS
 from backend.store import (
+    MAX_RUN_LINES,
     NO_SOURCE,
     Append,
     Appended,
     Line,
     Removed,
     Row,
+    RunLine,
     Session,
     Snapshot,
     Source,
@@ -115,6 +120,7 @@ class MemoryStore(Archive, Definitions, LogContract):
             if owner.current == row.name:
                 self._set_current(owner, None)
         del self._sessions[session], self._logs[session], self._ids[row.session_id], self._headers_by_id[row.session_id]
+        self.forget_run(session)
         for key in [key for key in self._snapshots if key[0] == session]:
             del self._snapshots[key]
         return removed
@@ -133,6 +139,14 @@ class MemoryStore(Archive, Definitions, LogContract):
         row = self._require_session(session)
         return [self._logs[session].row(n) for n in range(start, min(row.n, start + limit))]
 
+    def starts(self, session: int, client: str) -> Sequence[RunLine]:
+        self._require_session(session)
+        return self._logs[session].starts(client)[:MAX_STARTS]
+
+    def run_lines(self, session: int, run: str) -> Sequence[RunLine]:
+        self._require_session(session)
+        return self._logs[session].run_lines(run)[:MAX_RUN_LINES]
+
     def append(self, batch: Sequence[Append]) -> Sequence[Appended | CtxError]:
         return [self._append(append) for append in batch]
 
@@ -148,7 +162,18 @@ class MemoryStore(Archive, Definitions, LogContract):
         after, files = advance(before, append.lines, time_ms=times[-1], now_ns=now, seq=self._next_seq())
         self._logs[after.id].extend(append.lines, times, after)
         self._sessions[after.id] = after
-        return self._relist(Appended(after, files))
+        appended = self._relist(Appended(after, files))
+        if append.ends is not None and self._live.get(after.id) == append.ends:
+            self.forget_run(after.id)
+        return appended if append.begins is None else self._begin(appended, append.begins)
+
+    def _begin(self, appended: Appended, run: str) -> Appended:
+        session = appended.session
+        self._live[session.id] = run
+        if session.owner is None or self._require_owner(session.owner).current == session.name:
+            return appended
+        self._set_current(self._require_owner(session.owner), session.name)
+        return msgspec.structs.replace(appended, selected=True)
 
     def _relist(self, appended: Appended) -> Appended:
         """Brings the owner's index up to a session that changed or is new."""
@@ -159,7 +184,7 @@ class MemoryStore(Archive, Definitions, LogContract):
         new, changed, gone = self._remap(session.owner, change)
         if change.listed:
             self._note_listing(session.owner, 0)
-        return Appended(session, appended.files, change.listed, new, changed, gone)
+        return Appended(session, appended.files, change.listed, False, new, changed, gone)
 
     def _row(self, header: SessionHeader, owner: int | None, name: str, uid: int, scope: str) -> Session:
         return first_row(

@@ -13,13 +13,20 @@ from backend.store import ArchiveDirectory, IndexKind, Removed, Session
 
 
 class Archive(Mappings):
-    """``archived_sessions/`` of every space, and the rows of all sessions."""
+    """``archived_sessions/`` of every space, the rows of all sessions, and which have a live run."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         super().__init__(clock)
         self._sessions: dict[int, Session] = {}
         self._archived: defaultdict[int, Rows[Session]] = defaultdict(Rows)
         self._archived_ids: dict[tuple[int, str], int] = {}
+        self._live: dict[int, str] = {}
+
+    def live_runs(self) -> Sequence[tuple[int, str]]:
+        return list(self._live.items())
+
+    def forget_run(self, session: int) -> None:
+        self._live.pop(session, None)
 
     def archive_directory(self, space: str, parent: int | None, name: str) -> ArchiveDirectory | None:
         return next((row for row in self.archive_directories(space, parent) if row.name == name), None)
@@ -61,6 +68,7 @@ class Archive(Mappings):
             raise Exists(f"{row.name} exists in the archive")
         removed = self._unlist(owner.id, row)
         self._sessions[session] = msgspec.structs.replace(row, archive=directory)
+        self.forget_run(session)
         self._archived[directory].put(self._sessions[session])
         self._archived_ids[directory, row.name] = session
         self._touch_directory(directory)

@@ -12,7 +12,8 @@ import msgspec
 from backend.facts import advance
 from backend.lines import foreign_line
 from backend.log_contract import listed_key
-from backend.store import Kind, Line, Row, Session, Stream
+from backend.run_lines import RunIndex
+from backend.store import Kind, Line, Row, RunLine, Session, Stream
 
 _STEP = 64
 
@@ -80,12 +81,14 @@ class Log:
         self._data: dict[Stream, bytearray] = {"messages": bytearray(), "events": bytearray()}
         self._entries: list[_Entry] = []
         self._states = [made]
+        self._runs = RunIndex()
 
     @property
     def own_bytes(self) -> int:
         return sum(map(len, self._data.values()))
 
     def extend(self, lines: Sequence[Line], times: Sequence[int], after: Session) -> None:
+        self._runs.extend(lines, self._first_n + len(self._entries))
         for line, time in zip(lines, times, strict=True):
             data = self._data[line.stream]
             offset = self._first[line.stream] + len(data)
@@ -119,6 +122,21 @@ class Log:
             return state
         lines = [msgspec.structs.replace(foreign_line(row.stream, row.raw), kind=row.kind) for row in rows]
         return advance(state, lines, time_ms=rows[-1].time, now_ns=state.updated_mtime, seq=state.seq)[0]
+
+    def starts(self, client: str) -> Sequence[RunLine]:
+        """Starts of a client id, in log order."""
+        return [line for log, stop in reversed(self._chain()) for line in log._runs.starts(client, stop)]
+
+    def run_lines(self, run: str) -> Sequence[RunLine]:
+        """Lines of a run, in log order."""
+        return [line for log, stop in reversed(self._chain()) for line in log._runs.lines(run, stop)]
+
+    def _chain(self) -> "list[tuple[Log, int]]":
+        """This log and those that it shares a prefix of, each with the entry before which it counts."""
+        chain = [(self, self._first_n + len(self._entries))]
+        while (base := chain[-1][0]._base) is not None:
+            chain.append((base, chain[-1][0]._first_n))
+        return chain
 
     def _holder(self, n: int) -> "Log":
         """The log of the chain that holds entry ``n`` itself."""

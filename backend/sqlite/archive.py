@@ -55,6 +55,7 @@ class Archive(Index):
             raise Busy("an active, default or current session is not archived")
         self._refuse_taken(target.space, directory, row.name)
         self._database.run("UPDATE session SET archive = ? WHERE id = ?", (directory, session))
+        self._database.run("DELETE FROM live_run WHERE session = ?", (session,))
         removed = self._unlist(row.owner, row)
         self._touch_directory(directory)
         del self._sessions[session]

@@ -8,10 +8,11 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
+from backend.run_lines import MAX_STARTS, run_lines
 from backend.sqlite import segments
 from backend.sqlite.database import Database
 from backend.sqlite.segments import BEGINNING, Checkpoint, Outline, Part
-from backend.store import Line, Row, Stream
+from backend.store import MAX_RUN_LINES, Line, Row, RunLine, Stream
 
 Axis = Literal["n", "messages", "events"]
 
@@ -52,6 +53,12 @@ _BYTES = {
     stream: f"SELECT {stream}_start, {stream} FROM segment WHERE {_FROM.format(f'{stream}_start')}"
     for stream in ("messages", "events")
 }
+
+INSERT_RUN_LINE = "INSERT INTO run_line (log, n, kind, run, client) VALUES (?, ?, ?, ?, ?)"
+_FIND_RUN_LINES = (
+    "SELECT n, kind, run, client FROM run_line WHERE log = ? AND {} = ? AND n >= ? AND n < ? ORDER BY n LIMIT ?"
+)
+_STARTS, _RUN_LINES = _FIND_RUN_LINES.format("client"), _FIND_RUN_LINES.format("run")
 
 
 class Tail(NamedTuple):
@@ -131,6 +138,8 @@ class Logs:
 
     def append(self, log: int, tail: Tail, lines: Sequence[Line], times: Sequence[int]) -> Tail:
         """Stores lines behind ``tail``, the log's own; the new one."""
+        for line in run_lines(lines, tail.end.n):
+            self._database.run(INSERT_RUN_LINE, (log, line.n, line.kind, line.run, line.client))
         if tail.segment is not None and tail.size + segments.packed_size(lines) <= segments.ROW_LIMIT:
             return self._extend(tail, lines, times)
         for chunk in segments.chunks(lines):
@@ -223,6 +232,20 @@ class Logs:
             for n, *part in self._database.all(_ROWS, owner, owner, low, high):
                 yield from segments.unpack(Part(*part), n, low, high)
 
+    def starts(self, log: int, client: str, end: int) -> list[RunLine]:
+        """Starts of a client id among the entries before ``end``."""
+        return self._run_lines(_STARTS, MAX_STARTS, log, client, end)
+
+    def run_lines(self, log: int, run: str, end: int) -> list[RunLine]:
+        """Lines of a run among the entries before ``end``."""
+        return self._run_lines(_RUN_LINES, MAX_RUN_LINES, log, run, end)
+
+    def _run_lines(self, sql: str, most: int, log: int, key: str, end: int) -> list[RunLine]:
+        found: list[RunLine] = []
+        for owner, low, high in self._spans(log, "n", 0, end):
+            found += (RunLine(*row) for row in self._database.all(sql, owner, key, low, high, most))
+        return found[:most]
+
     def row(self, log: int, n: int) -> Row:
         """One entry, which must exist: reads no other line."""
         segment, begin, part = self._row_with(log, n)
@@ -266,6 +289,7 @@ def sweep(connection: sqlite3.Connection) -> bool:
     [log] = unused
     [needed] = connection.execute("SELECT max(base_n) FROM log WHERE parent = ?", (log,)).fetchone()
     if _remove_rows(connection, log, needed or 0):
+        connection.execute("DELETE FROM run_line WHERE log = ? AND n >= ?", (log, needed or 0))
         if needed is None:
             _remove_log(connection, log)
         else:

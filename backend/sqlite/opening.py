@@ -13,23 +13,19 @@ import fcntl
 import os
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
 
 from backend.errors import OpenError, StoreCorrupt, StoreFormat, StoreLocked, StoreReadOnly
 from backend.sqlite.database import SECONDARY, connect
 from backend.sqlite.durability import INDEX_BYTES
+from backend.sqlite.migrations import MIGRATIONS
 
 DATABASE = "ctxfs.db"
 LOCK = "lock"
-VERSION = 2
+VERSION = 3
 APPLICATION_ID = 0x63747866
-_PENDING = "CREATE TABLE pending (id INTEGER PRIMARY KEY, data BLOB NOT NULL) STRICT"
-MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], object]] = {
-    1: lambda connection: connection.execute(_PENDING),
-}
-"""Format version → what makes a database of it one of the next version (without its ``user_version``)."""
 
 QUICK_CHECK_LIMIT = 32 << 20
 """A database of up to so many bytes is checked whole when it is opened (0.1 s), a bigger one by ``doctor`` only."""

@@ -1,4 +1,4 @@
--- The sqlite store (specs 1 and 2), format 2.
+-- The sqlite store (specs 1 and 2), format 3.
 --
 -- Files of a store directory: ctxfs.db (this), ctxfs.db-wal while it is open, lock (flock by the one process that has
 -- it open), disk/ (ordinary directories, not ours). No absolute path is stored: a store can be moved.
@@ -9,12 +9,12 @@
 -- a log's entries from 0. seq is the store-wide commit sequence. Offsets count bytes of messages.jsonl or events.jsonl
 -- as a reader sees them, newlines included; those of a branch include the prefix it shares with its parent.
 --
--- What is true and what is derived. `log`, `segment` and `pending` are the log, the only truth. Everything in `session`
--- from updated_at on, `listed`, `cwd_key`, the by-cwd rows of `mapping`, list_size and list_mtime are views of `log` and
+-- What is true and what is derived. `log`, `segment` and `pending` are the log, the only truth. `run_line`, everything
+-- in `session` from updated_at on, `listed`, `cwd_key`, the by-cwd rows of `mapping`, list_size and list_mtime are views of `log` and
 -- `segment` that change in the transaction that puts lines there.
 
 PRAGMA application_id = 0x63747866;
-PRAGMA user_version = 2;
+PRAGMA user_version = 3;
 
 -- One row. `openings` counts the openings that wrote something: seq = openings << 40 | a count in memory. So seq grows
 -- with every commit, across restarts and whatever the clock says, and no append has to store it here.
@@ -126,6 +126,19 @@ CREATE TABLE pending (
     data BLOB NOT NULL
 ) STRICT;
 
+-- Which entries of a log say what became of a run: user messages and dones with a run, starts with a client id too
+-- (spec 3.3). A view of `segment`, changed where that is, so that a retry is found without reading the log.
+CREATE TABLE run_line (
+    log    INTEGER NOT NULL REFERENCES log (id) ON DELETE CASCADE,
+    n      INTEGER NOT NULL,
+    kind   TEXT    NOT NULL CHECK (kind IN ('user', 'start', 'done')),
+    run    TEXT    NOT NULL,
+    client TEXT,
+    PRIMARY KEY (log, n)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX run_line_run ON run_line (log, run);
+CREATE INDEX run_line_client ON run_line (log, client) WHERE client IS NOT NULL;
+
 -- Work that a deletion leaves: logs without a session whose rows beyond what child logs need are still to be removed.
 CREATE TABLE unused_log (
     log INTEGER PRIMARY KEY REFERENCES log (id) ON DELETE CASCADE
@@ -192,6 +205,13 @@ CREATE TABLE snapshot (
     mtime   INTEGER NOT NULL,
     content BLOB,
     UNIQUE (session, name)
+) STRICT;
+
+-- The run that a session has now. Set and removed by the appends that begin and end it, and nothing else says it: a
+-- start may be anybody's, but what is here when the store is opened is a run that died with who had it open.
+CREATE TABLE live_run (
+    session INTEGER PRIMARY KEY REFERENCES session (id) ON DELETE CASCADE,
+    run     TEXT    NOT NULL
 ) STRICT;
 
 -- The files of by-cwd/, by-hash/ and by-uuid/: key → a live session of that owner.

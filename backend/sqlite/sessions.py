@@ -10,14 +10,14 @@ from backend.facts import later, stream_size
 from backend.lines import foreign_line, text_of
 from backend.log_contract import branch_row, child_header, first_row, judge_branch, listed_key, new_header, scope_of
 from backend.sqlite import rows
-from backend.sqlite.archive import Archive
 from backend.sqlite.core import atomic, found, growing
 from backend.sqlite.logs import sweep
+from backend.sqlite.runs import Runs
 from backend.sqlite.segments import Checkpoint
 from backend.store import NO_SOURCE, Line, Removed, Row, Session, Snapshot, Source, Stream
 
 
-class Sessions(Archive):
+class Sessions(Runs):
     """Live and archived sessions."""
 
     def session(self, owner: int, name: str) -> Session | None:

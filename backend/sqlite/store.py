@@ -93,9 +93,8 @@ class SqliteStore(Sessions, Definitions, LogContract):
 
     def _append_together(self, batch: Sequence[Append]) -> Sequence[Appended | CtxError]:
         size = sum([packed_size(append.lines) for append in batch])
-        moves = any(line.cwd is not None for append in batch for line in append.lines)
         self._require_room(size)
-        if moves or size > pending.DIRECT or self._waiting.size + size > pending.LIMIT:
+        if any(map(_moves, batch)) or size > pending.DIRECT or self._waiting.size + size > pending.LIMIT:
             return self._commit_merged(batch)
         try:
             return self._commit_waiting(batch, size)
@@ -118,7 +117,7 @@ class SqliteStore(Sessions, Definitions, LogContract):
     def _commit_merged(self, batch: Sequence[Append]) -> Sequence[Appended | CtxError]:
         results, _ = self._append_all(batch)
         self._merge()
-        return results
+        return [self._note_run(append, result) for append, result in zip(batch, results, strict=True)]
 
     def _append_alone(self, append: Append) -> Appended | CtxError:
         try:
@@ -158,7 +157,7 @@ class SqliteStore(Sessions, Definitions, LogContract):
         new, changed, gone = (
             tuple(key for key, change in changes.items() if change == kind) for kind in ("new", "changed", "gone")
         )
-        return Appended(after, appended.files, appended.listed, new, changed, gone)
+        return msgspec.structs.replace(appended, keys_new=new, keys_changed=changed, keys_gone=gone)
 
     # the log contract's primitives
 
@@ -186,6 +185,11 @@ class SqliteStore(Sessions, Definitions, LogContract):
     @growing
     def _branch(self, header: SessionHeader, parent: Session, at: int) -> None:
         self._insert_branch(header, parent, at)
+
+
+def _moves(append: Append) -> bool:
+    """Whether an append changes more than the session and its owner's list."""
+    return bool(append.begins or append.ends) or any(line.cwd is not None for line in append.lines)
 
 
 def _sweep_all(connection: sqlite3.Connection) -> None:

@@ -16,7 +16,7 @@ import pytest
 from backend.errors import OpenError, StoreCorrupt, StoreFormat, StoreLocked, StoreReadOnly
 from backend.sqlite import SqliteStore, opening
 from backend.store import Append
-from tests.contract.harness import Harness, say
+from tests.contract.harness import Harness, event, say
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
@@ -291,9 +291,10 @@ def test_files_without_write_permission_are_said_to_be_read_only(as_user: Path, 
 
 
 def test_a_database_of_an_earlier_format_is_brought_up_to_date(closed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    execute("PRAGMA user_version = 1")(closed / "ctxfs.db")
+    before = opening.VERSION - 1
+    execute(f"PRAGMA user_version = {before}")(closed / "ctxfs.db")
     migrated = "UPDATE session SET title = 'migrated'"
-    monkeypatch.setattr(opening, "MIGRATIONS", {1: lambda connection: connection.execute(migrated)})
+    monkeypatch.setattr(opening, "MIGRATIONS", {before: lambda connection: connection.execute(migrated)})
 
     with closing(SqliteStore.open_now(closed)) as store:
         assert store._database.all("SELECT title FROM session") == [("migrated",)]
@@ -304,14 +305,21 @@ def test_a_database_of_an_earlier_format_is_brought_up_to_date(closed: Path, mon
 
 def test_a_database_of_the_first_format_goes_on(closed: Path) -> None:
     with closing(SqliteStore.open_now(closed)) as store:
+        [owner] = store.owners("home/1000", "agent")
+        session = store.session(owner.id, "s")
+        assert session is not None
+        start = event("start", id="r1", run="r1", client_id="c1", scope="private", cwd="/")
+        store.append([Append(session.id, [start])])
         store.add_space("home/1001", 1001, 1001, 0o700)  # merges what waits
-    for sql in ("DROP TABLE pending", "PRAGMA user_version = 1"):
+    tables = ("pending", "run_line", "live_run")
+    for sql in (*(f"DROP TABLE {table}" for table in tables), "PRAGMA user_version = 1"):
         execute(sql)(closed / "ctxfs.db")
 
-    for expected in (201, 202):
+    for expected in (202, 203):
         with closing(SqliteStore.open_now(closed)) as store:
             [owner] = store.owners("home/1000", "agent")
             session = store.session(owner.id, "s")
             assert session is not None
             store.append([Append(session.id, [say("x")])])
             assert len(store.rows(session.id)) == expected
+            assert [found.run for found in store.starts(session.id, "c1")] == ["r1"]

@@ -1,0 +1,56 @@
+"""Runs: what the log says of them, and which are live (``SessionFiles``, spec 3.3)."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from backend.errors import CtxError
+from backend.run_lines import MAX_STARTS, run_lines
+from backend.sqlite.archive import Archive
+from backend.sqlite.core import atomic
+from backend.store import MAX_RUN_LINES, Append, Appended, RunLine, Session
+
+
+class Runs(Archive):
+    """Found by index; lines that wait are few, and are looked at."""
+
+    def starts(self, session: int, client: str) -> Sequence[RunLine]:
+        row = self._require_session(session)
+        found = self._logs.starts(session, client, self._merged_n(row))
+        return [*found, *self._waiting_lines(session, lambda line: line.client == client)][:MAX_STARTS]
+
+    def run_lines(self, session: int, run: str) -> Sequence[RunLine]:
+        row = self._require_session(session)
+        found = self._logs.run_lines(session, run, self._merged_n(row))
+        return [*found, *self._waiting_lines(session, lambda line: line.run == run)][:MAX_RUN_LINES]
+
+    def live_runs(self) -> Sequence[tuple[int, str]]:
+        return [(session, run) for session, run in self._database.all("SELECT session, run FROM live_run")]
+
+    @atomic
+    def forget_run(self, session: int) -> None:
+        self._database.run("DELETE FROM live_run WHERE session = ?", (session,))
+
+    def _merged_n(self, row: Session) -> int:
+        """The number of entries that are in the rows of a session's log."""
+        waiting = self._waiting.sessions.get(row.id)
+        return row.n if waiting is None else waiting.merged.n
+
+    def _waiting_lines(self, session: int, wanted: Callable[[RunLine], bool]) -> list[RunLine]:
+        waiting = self._waiting.sessions.get(session)
+        return [] if waiting is None else list(filter(wanted, run_lines(waiting.lines, waiting.merged.n)))
+
+    def _note_run(self, append: Append, result: Appended | CtxError) -> Appended | CtxError:
+        """What an append that is stored begins or ends, inside its transaction; its session's index is merged."""
+        if isinstance(result, CtxError):
+            return result
+        if append.ends is not None:
+            self._database.run("DELETE FROM live_run WHERE session = ? AND run = ?", (append.session, append.ends))
+        if append.begins is None:
+            return result
+        self._database.run("INSERT OR REPLACE INTO live_run VALUES (?, ?)", (append.session, append.begins))
+        owner = None if result.session.owner is None else self._require_owner(result.session.owner)
+        if owner is None or owner.current == result.session.name:
+            return result
+        self._set_current(owner.id, result.session.name)
+        return msgspec.structs.replace(result, selected=True)
