@@ -244,14 +244,27 @@ def issues(trajectory: Trajectory) -> Iterator[str]:
             yield f"step {number}: {issue}"
 
 
-def to_json(trajectory: Trajectory) -> bytes:
-    """The trajectory as JSON, indented by two spaces, with a final newline. A lone surrogate becomes its escape."""
+def json_pieces(trajectory: Trajectory) -> Iterator[bytes]:
+    """The trajectory as JSON, indented by two spaces, with a final newline: a piece for each step.
+
+    A lone surrogate becomes its escape, as text: it would be no Unicode.
+    """
+    frame = msgspec.structs.replace(trajectory, steps=[])
+    head, steps, tail = _indented(frame).partition(b'"steps": []')
+    yield head + steps[:-1]
+    for number, step in enumerate(trajectory.steps):
+        # No string of JSON holds a line break.
+        yield (b",\n    " if number else b"\n    ") + _indented(step).replace(b"\n", b"\n    ")
+    yield (b"\n  ]" if trajectory.steps else b"]") + tail + b"\n"
+
+
+def _indented(value: _Record) -> bytes:
     try:
-        raw = msgspec.json.encode(trajectory)
+        raw = msgspec.json.encode(value)
     except UnicodeEncodeError:
-        text = json.dumps(msgspec.to_builtins(trajectory), ensure_ascii=False)
+        text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
         raw = _LONE_SURROGATE.sub(lambda match: rf"\\u{ord(match[0]):04x}", text).encode()
-    return msgspec.json.format(raw, indent=2) + b"\n"
+    return msgspec.json.format(raw, indent=2)
 
 
 def _step_issues(step: Step, number: int) -> Iterator[str]:

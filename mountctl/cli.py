@@ -7,6 +7,7 @@ so this module imports next to nothing.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -50,6 +51,8 @@ class Failure(Exception):
 
 def run(program: str, root: Group, arguments: Sequence[str]) -> int:
     """Runs one command line; whatever happens becomes an exit code and at most one line on stderr."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character gets its escape
     try:
         code = _dispatch(program, root, list(arguments))
         sys.stdout.flush()

@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 
 from backend import trajectory
 from ctxfs.version import version
@@ -24,12 +25,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    sys.stdout.buffer.write(trajectory_json(find(arguments.agent, arguments.session, arguments.space)))
+    session = find(arguments.agent, arguments.session, arguments.space)
+    sys.stdout.buffer.writelines(trajectory_json(session))
     return OK
 
 
-def trajectory_json(session: Session) -> bytes:
-    """A session's trajectory; ``Failure`` (69) if it would be empty or invalid."""
+def trajectory_json(session: Session) -> Iterator[bytes]:
+    """A session's trajectory, in pieces; ``Failure`` (69) before the first if it would be empty or invalid."""
     name = session.agent.removeprefix(places.MODEL_PREFIX)
     agent = trajectory.agent_of(_meta(session.directory), name, version())
     with LogFile(session.directory, session.blob) as log:
@@ -38,7 +40,7 @@ def trajectory_json(session: Session) -> bytes:
         raise Failure("nothing to export: the session has no messages", UNAVAILABLE)
     if issues := list(trajectory.issues(found)):
         raise Failure(_refusal(issues), UNAVAILABLE)
-    return trajectory.to_json(found)
+    return trajectory.json_pieces(found)
 
 
 def _meta(directory: str) -> dict[str, object]:

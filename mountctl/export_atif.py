@@ -9,5 +9,5 @@ def export(session: Session, directory: str) -> str:
     document = trajectory_json(session)
     name = f"{session.name}.trajectory.json"
     with private_file(directory, name) as file:
-        file.write(document)
+        file.writelines(document)
     return f"{directory}/{name}"

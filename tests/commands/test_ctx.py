@@ -158,6 +158,14 @@ def test_status_counts_what_is_mine(agent: Agent) -> None:
     assert facts["sessions"] >= 1 and facts["bytes"] >= len(line)
 
 
+def test_an_encoding_that_lacks_a_character_gets_its_escape(agent: Agent) -> None:
+    agent.new("s")
+    agent.say("s", "user", "é")
+    environment = {**agent.mount.environment, "PYTHONIOENCODING": "ascii"}
+    ran = ctx("agent", "history", agent.name, "--pretty", environment=environment)
+    assert (ran.code, ran.out.splitlines()[1]) == (0, "\\xe9")
+
+
 def test_where_nothing_is_mounted_commands_say_so(agent: Agent, tmp_path: Path) -> None:
     ran = ctx("agent", "list", environment={**agent.mount.environment, "CTX_ROOT": str(tmp_path)})
     assert ran.code == 69 and "CTX_ROOT" in ran.err

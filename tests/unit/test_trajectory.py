@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.entries import CutEntry, Entry, MarkEntry, MessageEntry
-from backend.trajectory import Agent, Trajectory, agent_of, issues, project, to_json
+from backend.trajectory import Agent, Trajectory, agent_of, issues, json_pieces, project
 from tests import harbor
 
 TIME = 1_767_225_600_000  # 2026-01-01T00:00:00Z
@@ -51,6 +51,10 @@ def log_of(*lines: dict[str, Any]) -> list[Entry]:
 
 def trajectory(*lines: dict[str, Any]) -> Trajectory:
     return project(log_of(*lines), "s", Agent("coder", "1.0"))
+
+
+def to_json(found: Trajectory) -> bytes:
+    return b"".join(json_pieces(found))
 
 
 def steps(*lines: dict[str, Any]) -> list[dict[str, Any]]:
@@ -315,6 +319,16 @@ def test_the_whole_document() -> None:
 }
 """
     )
+
+
+def test_without_steps_it_is_json_too() -> None:
+    assert b'\n  "steps": [],\n' in to_json(trajectory())
+
+
+def test_a_text_that_looks_like_the_format_is_a_text() -> None:
+    found = project(log_of(said("user", '"steps": []')), '"steps": []', Agent('"steps": []', "1"))
+    document = json.loads(to_json(found))
+    assert [document["session_id"], document["agent"]["name"], document["steps"][0]["message"]] == ['"steps": []'] * 3
 
 
 def test_a_lone_surrogate_is_written_as_its_escape() -> None:
