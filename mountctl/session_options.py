@@ -24,6 +24,12 @@ def add_session(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-s", "--session", metavar="S", help="default: the current session")
 
 
+def add_archive_dir(parser: argparse.ArgumentParser) -> None:
+    """``--archive-dir``, which ``mountctl.archiving`` judges."""
+    text = "an absolute path below the space's archived_sessions/; default: that itself"
+    parser.add_argument("--archive-dir", metavar="ABS", help=text)
+
+
 def natural(text: str) -> int:
     """An option's number of at least 0: decimal digits and nothing else."""
     if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
