@@ -4,7 +4,7 @@ import dataclasses
 from collections import Counter
 from pathlib import Path
 
-from backend.store import FileStore
+from backend.store import Store
 from ctxfs.budget import Budget
 from ctxfs.commits import Commits
 from ctxfs.disk_health import DiskHealth
@@ -24,7 +24,7 @@ class Core:
     ``pending`` counts the writers that are about to make a file.
     """
 
-    store: FileStore
+    store: Store
     store_dir: Path
     subjects: Subjects
     users: Users

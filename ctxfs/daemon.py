@@ -26,6 +26,7 @@ from backend.store import StoreStatus
 from ctxfs import control_server, logs, mountpoint, mounts, probe, stores
 from ctxfs.control import Figures
 from ctxfs.ctx_socket import service as ctx_socket
+from ctxfs.ctx_socket.searching import Searches
 from ctxfs.fuse_thread import FuseThread
 from ctxfs.options import fuse_options
 from ctxfs.plan import Plan, parse_command
@@ -178,11 +179,13 @@ class Daemon:
     async def _serve_sockets(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Without its sockets a mount is still a mount: why it has none is in the log."""
         owner_uid = None if os.geteuid() == 0 else os.getuid()
-        sockets = Sockets(self.mount, self.fuse.bridge, self.fuse.statistics(), owner_uid)
+        bridge, indexes = self.fuse.bridge, stores.search_directory(self.plan.store, self.plan.format)
+        sockets = Sockets(self.mount, bridge, self.fuse.statistics(), owner_uid)
+        service = ctx_socket.CtxService(bridge, Searches(bridge, indexes, self.store.sync))
         async with trio.open_nursery() as nursery:
             await nursery.start(sockets.run)
             try:
-                await sockets.open(ctx_socket.ADDRESS, ctx_socket.CtxService(self.fuse.bridge))
+                await sockets.open(ctx_socket.ADDRESS, service)
             except OSError as error:
                 log.warning("no socket %s: %s", ctx_socket.ADDRESS.file, error.strerror)
             task_status.started()

@@ -81,6 +81,11 @@ def open_store(directory: Path, form: Format) -> Store:
     return cast(Store, getattr(import_module(module), name).open_now(directory))
 
 
+def search_directory(directory: Path, form: Format) -> Path:
+    """Where a store's search indexes are; everything in it may be removed while the store is not open."""
+    return directory / (".ctxfs/search" if form == "jsonl" else "search")
+
+
 def disk_directory(directory: Path, form: Format) -> Path:
     """Below what a store's ordinary directories are on the disk (spec 1.2): in a jsonl store beside its sessions."""
     return directory if form == "jsonl" else directory / "disk"

@@ -8,6 +8,7 @@ PROGRAM = Group(
     "Reads and changes agents' sessions through the mount ($CTX_ROOT, default /ctx).",
     {
         "status": Command("mountctl.ctx_status", "show the mount, the store and my home"),
+        "search": Command("mountctl.ctx_search", "find words in my sessions, the newest first"),
         "agent": Group(
             "Sessions of agents; model:PROVIDER/MODEL in place of an agent means a model's sessions.",
             {

@@ -47,6 +47,12 @@ class CtxSocket:
             raise Refused(str(answer.get("code")), str(answer.get("message")))
         return answer
 
+    def frames(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """The answers to a request of many, without the ``end`` (errors as ``receive``)."""
+        self.send(request)
+        while (answer := self.receive()).get("type") != "end":
+            yield answer
+
     def close(self) -> None:
         self._answers.close()
         self._socket.close()
@@ -74,6 +80,20 @@ def connect() -> CtxSocket | None:
         connected.close()
         raise
     return CtxSocket(connected)
+
+
+@contextlib.contextmanager
+def connection() -> Iterator[CtxSocket]:
+    """A connection for what nothing else can do (``Failure``: there is no mount, or it has no such socket)."""
+    found = connect()
+    if found is None:
+        try:
+            os.stat(f"{places.root()}/status")
+        except OSError as error:
+            raise places.no_mount(error) from error
+        raise Failure(f"{places.root()}/agent/ctx.sock does not answer: the daemon's log says why", UNAVAILABLE)
+    with contextlib.closing(found):
+        yield found
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """The operations of ``agent/ctx.sock`` as they are sent (docs/ctx-socket.md)."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 
@@ -40,5 +40,12 @@ class Import(_Place, frozen=True, kw_only=True, tag="import"):
     origin: Any = None
 
 
-Request = Ping | Status | Import
-Operation = Literal["ping", "status", "import"]
+class Search(_Place, frozen=True, kw_only=True, tag="search"):
+    """The newest entries of a place, or of one agent, that hold all words of ``text``."""
+
+    text: str
+    agent: str | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 50
+
+
+Request = Ping | Status | Import | Search

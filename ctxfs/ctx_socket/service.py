@@ -4,7 +4,8 @@ from typing import assert_never
 
 from ctxfs.bridge import Bridge
 from ctxfs.ctx_socket.importing import import_entries
-from ctxfs.ctx_socket.requests import Import, Ping, Request, Status
+from ctxfs.ctx_socket.requests import Import, Ping, Request, Search, Status
+from ctxfs.ctx_socket.searching import Searches
 from ctxfs.ctx_socket.status import status
 from ctxfs.files.sockets import Address
 from ctxfs.sockets import frames
@@ -16,8 +17,9 @@ ADDRESS = Address("ctx")
 class CtxService:
     """The service of one mount; an instance is what ``sockets.Sockets.open`` takes."""
 
-    def __init__(self, bridge: Bridge) -> None:
+    def __init__(self, bridge: Bridge, searches: Searches) -> None:
         self._bridge = bridge
+        self._searches = searches
 
     async def __call__(self, connection: Connection, raw: bytes) -> None:
         request: Request = frames.decode(raw, Request)
@@ -28,5 +30,7 @@ class CtxService:
                 await status(self._bridge, connection, request)
             case Import():
                 await import_entries(self._bridge, connection, request)
+            case Search():
+                await self._searches.search(connection, request)
             case _:
                 assert_never(request)

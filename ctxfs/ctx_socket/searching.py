@@ -1,0 +1,83 @@
+"""``search``: full text over the sessions of a place, the newest first (spec 4.1).
+
+Each owner has an index file of its own, so that nobody's search goes through another's words. It is brought up to date
+and asked in a worker thread, which takes what it needs of the store over the bridge, a little at a time: two at once,
+and one at a time for each owner.
+"""
+
+import contextlib
+import heapq
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import trio
+
+from backend.search.index import IndexDamaged, SearchIndex
+from backend.search.query import expression
+from backend.search.search import Found, search
+from backend.search.update import update
+from backend.store import Owner, Store
+from ctxfs.bridge import Bridge
+from ctxfs.ctx_socket import reach
+from ctxfs.ctx_socket.requests import Search
+from ctxfs.sockets.connection import Connection, Peer
+
+if TYPE_CHECKING:
+    from ctxfs.core import Core
+
+T = TypeVar("T")
+
+AT_ONCE = 2
+
+
+class Searches:
+    """The indexes of one mount, below ``directory``; ``sync`` is the store's."""
+
+    def __init__(self, bridge: Bridge, directory: Path, sync: Callable[[], None]) -> None:
+        self._bridge = bridge
+        self._directory = directory
+        self._sync = sync
+        self._threads = trio.CapacityLimiter(AT_ONCE)
+        self._turns: defaultdict[int, trio.Lock] = defaultdict(trio.Lock)
+        self._looked_through: set[int] = set()
+
+    async def search(self, connection: Connection, request: Search) -> None:
+        """A frame a hit, then ``end``."""
+        wanted = expression(request.text)
+        owners = await self._bridge.run(partial(_owners, connection.peer, request))
+        found = [(one, owner) for owner in owners for one in await self._of(owner, wanted, request.limit)]
+        hits = heapq.nlargest(request.limit, found, key=lambda hit: (hit[0].time, hit[0].id, hit[0].n))
+        for one, owner in hits:
+            frame = {"type": "hit", "agent": reach.agent_name(owner), "session": one.session, "n": one.n}
+            frame |= {"time": one.time, "kind": one.kind, "role": one.role, "snippet": one.snippet}
+            await connection.send(frame)
+        await connection.send({"type": "end", "hits": len(hits)})
+
+    async def _of(self, owner: Owner, wanted: str, limit: int) -> list[Found]:
+        async with self._turns[owner.id]:
+            return await trio.to_thread.run_sync(self._found, owner.id, wanted, limit, limiter=self._threads)
+
+    def _found(self, owner: int, wanted: str, limit: int) -> list[Found]:
+        """In a worker thread. An index that is damaged is made anew, once."""
+        with contextlib.closing(SearchIndex(self._directory / f"{owner}.sqlite")) as index:
+            try:
+                return self._searched(index, owner, wanted, limit)
+            except IndexDamaged:
+                index.clear()
+                self._looked_through.discard(owner)
+                return self._searched(index, owner, wanted, limit)
+
+    def _searched(self, index: SearchIndex, owner: int, wanted: str, limit: int) -> list[Found]:
+        update(index, owner, self._ask, self._sync, thorough=owner not in self._looked_through)
+        self._looked_through.add(owner)
+        return search(index, self._ask, wanted, limit)
+
+    def _ask(self, work: Callable[[Store], T]) -> T:
+        return trio.from_thread.run(self._bridge.run, lambda core: work(core.store))
+
+
+def _owners(peer: Peer, request: Search, core: "Core") -> list[Owner]:
+    return reach.owners_of(core, reach.space_of(core, peer, request, reach.READ), request.agent)
