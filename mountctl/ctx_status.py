@@ -2,9 +2,10 @@
 
 import argparse
 import json
+import os
 from typing import Any
 
-from mountctl import places
+from mountctl import ctx_socket, places
 from mountctl.cli import OK
 from mountctl.session_options import add_json
 from mountctl.sessions import names, owners, size_of
@@ -27,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def gather() -> dict[str, Any]:
-    """``{root, mount: {key: value}, home, agents, sessions, bytes}`` (docs/json.md)."""
+    """``{root, mount: {key: value}, version, home, agents, sessions, bytes, unprovable}`` (docs/json.md)."""
     root = places.root()
     try:
         with open(f"{root}/status", encoding="utf-8") as file:
@@ -35,25 +36,40 @@ def gather() -> dict[str, Any]:
     except OSError as error:
         raise places.no_mount(error) from error
     home = places.home()
+    is_of_mount = os.path.dirname(home) == f"{root}/home"
+    figures = (_asked() if is_of_mount else None) or _counted()
+    facts = {"root": root, "mount": {key: value for key, _, value in lines}, "home": home}
+    return facts | {key: figures.get(key) for key in ("version", "agents", "sessions", "bytes", "unprovable")}
+
+
+def _asked() -> dict[str, Any] | None:
+    """The figures of the caller's home as the daemon has them; None where it has no socket, or does not say."""
+    connection = ctx_socket.connect()
+    if connection is None:
+        return None
+    try:
+        connection.send({"op": "status", **ctx_socket.place(None)})
+        return connection.receive()
+    except ctx_socket.Refused:
+        return None
+    finally:
+        connection.close()
+
+
+def _counted() -> dict[str, Any]:
+    """The figures that can be read: of a mount without a socket, and of a home that is not the caller's."""
     directories = [f"{places.owner(owner, None)}/session" for owner in owners(None)]
     sessions = [f"{directory}/{name}" for directory in directories for name in names(directory)]
-    mount = {key: value for key, _, value in lines}
-    sizes = sum(map(size_of, sessions))
-    return {
-        "root": root,
-        "mount": mount,
-        "home": home,
-        "agents": len(directories),
-        "sessions": len(sessions),
-        "bytes": sizes,
-    }
+    return {"agents": len(directories), "sessions": len(sessions), "bytes": sum(map(size_of, sessions))}
 
 
 def _text(facts: dict[str, Any]) -> str:
     mount = dict(facts["mount"])
     if str(mount.get("mounted_at")).isdigit():
         mount["mounted_at"] = age_text(int(mount["mounted_at"]))
-    rows = [("mount", facts["root"]), *mount.items(), ("home", facts["home"])]
     held = counted(facts["agents"], "agent"), counted(facts["sessions"], "session"), bytes_text(facts["bytes"])
+    rows = [("mount", facts["root"]), ("version", facts["version"]), *mount.items(), ("home", facts["home"])]
     rows.append(("in it", ", ".join(held)))
-    return "\n".join(f"{key:<12}{escaped_name(value)}" for key, value in rows)
+    if facts["unprovable"]:
+        rows.append(("damaged", f"{counted(facts['unprovable'], 'session')}: `ctx doctor AGENT` says where"))
+    return "\n".join(f"{key:<12}{escaped_name(value)}" for key, value in rows if value is not None)

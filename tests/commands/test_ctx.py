@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ctxfs.version import version
 from tests.commands.conftest import Agent
 from tests.commands.running import ctx
 from tests.commands.terminal import on_terminal
@@ -156,6 +157,21 @@ def test_status_counts_what_is_mine(agent: Agent) -> None:
     assert facts["home"] == str(agent.mount.path / f"home/{os.geteuid()}")
     assert facts["mount"]["state"] == "ok"
     assert facts["sessions"] >= 1 and facts["bytes"] >= len(line)
+    assert (facts["version"], facts["unprovable"]) == (version(), 0)
+
+
+@pytest.mark.parametrize("parts", [("status", "home"), ("status", "agent")], ids=["no socket", "a home elsewhere"])
+def test_status_counts_by_itself_where_nobody_can_be_asked(
+    agent: Agent, tmp_path: Path, parts: tuple[str, ...]
+) -> None:
+    agent.new("s")
+    agent.say("s", "user", "x")
+    for part in parts:
+        (tmp_path / part).symlink_to(agent.mount.path / part)
+    asked = json.loads(agent.run("status", "--json").out)
+    home = {"CTX_ROOT": str(tmp_path), "CTX_HOME": asked["home"]}
+    read = json.loads(ctx("status", "--json", environment=agent.mount.environment | home).out)
+    assert read == asked | {"root": str(tmp_path), "version": None, "unprovable": None}
 
 
 def test_an_encoding_that_lacks_a_character_gets_its_escape(agent: Agent) -> None:
