@@ -41,7 +41,7 @@ def strict_object(raw: bytes) -> dict[str, Any]:
 
 def strict_document(raw: bytes) -> dict[str, Any]:
     """As ``strict_object``, for a document of any size that may hold line breaks (meta.json)."""
-    if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and _deeper(raw):
+    if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and nests_deeper(raw):
         raise InvalidValue(f"JSON must not nest deeper than {MAX_DEPTH}")
     try:
         value = _strict(raw)
@@ -147,7 +147,8 @@ _STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _BRACKETS = re.compile(rb"[\[\]{}]")
 
 
-def _deeper(raw: bytes) -> bool:
+def nests_deeper(raw: bytes) -> bool:
+    """Whether JSON text nests deeper than ``MAX_DEPTH``."""
     depth = 0
     for bracket in _BRACKETS.finditer(_STRINGS.sub(b"", raw)):
         depth += 1 if bracket[0] in b"[{" else -1

@@ -13,7 +13,6 @@ import resource
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any
@@ -163,7 +162,7 @@ class Daemon:
     def signalled(self, number: int, _frame: FrameType | None = None) -> None:
         """What a signal of ``SIGNALS`` does while trio does not run: it is noted, so that no mount is left behind."""
         if number == signal.SIGUSR1:
-            log_stacks()
+            logs.log_stacks()
         else:
             log.info("stopping on %s", signal.Signals(number).name)
             self._told = True
@@ -216,12 +215,6 @@ def _figures(counted: Statistics, store: StoreStatus) -> Figures:
         homes=store.spaces,
         bytes=store.bytes,
     )
-
-
-def log_stacks() -> None:
-    """Logs what every thread is doing, one line a thread."""
-    for ident, frame in sys._current_frames().items():
-        log.info("stack of thread %d: %s", ident, " | ".join(line.strip() for line in traceback.format_stack(frame)))
 
 
 def serve(plan: Plan, ready: Callable[[], None]) -> None:

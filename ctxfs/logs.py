@@ -3,12 +3,15 @@
 import logging
 import os
 import sys
+import traceback
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 LEVELS = ("debug", "info", "warning", "error")
 FILE_BYTES = 4 << 20
+
+log = logging.getLogger("ctxfs")
 
 _FORMAT = "%(levelname)s %(name)s: %(message)s"
 
@@ -43,3 +46,9 @@ def configure(level: str, file: Path | None = None) -> None:
     form = _FORMAT if "JOURNAL_STREAM" in os.environ and file is None else f"%(asctime)s {_FORMAT}"
     handler.setFormatter(OneLineFormatter(form))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def log_stacks() -> None:
+    """Logs what every thread is doing, one line a thread."""
+    for ident, frame in sys._current_frames().items():
+        log.info("stack of thread %d: %s", ident, " | ".join(line.strip() for line in traceback.format_stack(frame)))

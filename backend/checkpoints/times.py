@@ -4,6 +4,7 @@ Times are nanoseconds since 1970, durations seconds.
 """
 
 import re
+import time
 from datetime import UTC, datetime, timedelta
 
 MAX_DURATION_S = (1 << 63) - 1
@@ -47,3 +48,8 @@ def parse_duration(text: str) -> int:
     if seconds > MAX_DURATION_S or len(match[1].lstrip("0")) > 20:
         raise ValueError(f"{text[:40]!r} is too long a duration")
     return seconds
+
+
+def now_text() -> str:
+    """This moment, to the nanosecond."""
+    return timestamp_text(time.time_ns())

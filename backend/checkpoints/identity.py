@@ -1,0 +1,64 @@
+"""Which directory it is: a path may lead to another one tomorrow (spec 6.5).
+
+Nothing here follows a symlink, so that whoever owns a directory above cannot lead root elsewhere.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from backend.system_calls import RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, birth_ns, open_resolving
+
+_AT_FDCWD = -100
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+
+
+class Identity(NamedTuple):
+    """A directory's device, inode and time of birth (ns since 1970, 0 where the file system does not say)."""
+
+    device: int
+    inode: int
+    birth_ns: int
+
+    def same(self, other: "Identity") -> bool:
+        """Whether both are one directory. A device may have another number after a restart; then its birth decides."""
+        if (self.inode, self.birth_ns) != (other.inode, other.birth_ns):
+            return False
+        return self.device == other.device or self.birth_ns != 0
+
+
+def identity_of(fd: int) -> Identity:
+    """The identity of an open directory."""
+    found = os.fstat(fd)
+    return Identity(found.st_dev, found.st_ino, birth_ns(fd))
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[int]:
+    """A directory, reached without a symlink anywhere (``OSError``: ENOENT, ENOTDIR, ELOOP)."""
+    fd = open_resolving(_AT_FDCWD, os.fsencode(path), _DIRECTORY, RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def opened_in(directory: int, name: str) -> Iterator[int]:
+    """A directory in an open one (``OSError``: ENOENT, ENOTDIR, ELOOP)."""
+    fd = os.open(name, _DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def stands(identity: Identity, path: Path) -> bool:
+    """Whether that directory is at a path."""
+    try:
+        with opened(path) as fd:
+            return identity.same(identity_of(fd))
+    except OSError:
+        return False

@@ -1,0 +1,224 @@
+"""Snapshots that are trees of files in the state directory, for ``copy`` and ``reflink`` (spec 6.5).
+
+The workspace stays a real directory. A rollback builds a tree beside it, in nobody's reach, and swaps the two.
+
+    <bucket>/<id>/             a snapshot; published by a rename once it is on disk
+    <bucket>/.new/             one that is being taken
+    <bucket>/.old/             one that is being deleted
+    <parent>/.<ws_id>.tmp/     what a rollback builds, and afterwards what the workspace was
+"""
+
+import errno
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from backend.checkpoints.durable import make_private, sync_directory
+from backend.checkpoints.errors import InternalError, InvalidPath
+from backend.checkpoints.identity import Identity, identity_of, opened, opened_in
+from backend.checkpoints.snapshots.attributes import copy_attributes, drop_xattrs
+from backend.checkpoints.snapshots.comparing import compare
+from backend.checkpoints.snapshots.copying import NOTHING_BEFORE, CopyData, Previous, Stamp, TreeCopy
+from backend.checkpoints.snapshots.removing import remove_below
+from backend.checkpoints.wire import DiffEntry
+from backend.system_calls import RENAME_EXCHANGE, RENAME_NOREPLACE, rename, sync_file_system
+
+_NEW = ".new"
+_OLD = ".old"
+
+
+class _Stamps(msgspec.Struct, frozen=True):
+    """The stamps of the live files when a snapshot was taken, and which directory that snapshot is."""
+
+    snapshot: str
+    identity: Identity
+    stamps: dict[bytes, Stamp]
+
+
+class TreeSnapshots:
+    """The live tree of one workspace, and its snapshots. Calls on one workspace never overlap but for ``changes``."""
+
+    def __init__(self, backend: str, ws_id: str, path: Path, bucket: Path, stamps: Path, copy_data: CopyData) -> None:
+        """``stamps``: a file that may be lost."""
+        self.backend = backend
+        self._path = path
+        self._bucket = bucket
+        self._stamps = stamps
+        self._copy_data = copy_data
+        self._staged = f".{ws_id}.tmp"
+
+    @property
+    def root(self) -> Path:
+        """Where the live tree is."""
+        return self._path
+
+    def prepare(self) -> None:
+        """Makes what snapshots need (``OSError``)."""
+        make_private(self._bucket)
+
+    def identity(self) -> Identity:
+        """Which directory stands at the workspace's path (``OSError``: none, or another kind)."""
+        with opened(self._path) as fd:
+            return identity_of(fd)
+
+    def ids(self) -> set[str]:
+        """The snapshots on disk."""
+        with suppress(FileNotFoundError):
+            return {name for name in os.listdir(self._bucket) if not name.startswith(".")}
+        return set()
+
+    def take(self, id: str) -> None:
+        """Makes a snapshot, whole and on disk, or none (``TreeChanged``, ``InvalidPath``, ``OSError``)."""
+        make_private(self._bucket)
+        with opened(self._bucket) as bucket, opened(self._path) as root:
+            _remove(bucket, _NEW)
+            os.mkdir(_NEW, 0o700, dir_fd=bucket)
+            try:
+                stamps = self._fill(bucket, root, id)
+                rename(bucket, _NEW.encode(), bucket, os.fsencode(id), RENAME_NOREPLACE)
+            except BaseException:
+                with suppress(OSError):
+                    _remove(bucket, _NEW)
+                raise
+            os.fsync(bucket)
+        self._keep(stamps)
+
+    def _fill(self, bucket: int, root: int, id: str) -> _Stamps:
+        sync_file_system(root)
+        with opened_in(bucket, _NEW) as new, self._previous() as previous:
+            copy = TreeCopy(root, new, self._copy_data, previous)
+            copy.run()
+            copy_attributes(root, new, os.fstat(root))
+            sync_file_system(new)
+            return _Stamps(id, identity_of(new), copy.stamps)
+
+    @contextmanager
+    def _previous(self) -> Iterator[Previous]:
+        """The snapshot that the stamps are of, if it is still there."""
+        try:
+            kept = msgspec.msgpack.decode(self._stamps.read_bytes(), type=_Stamps)
+            root = os.open(self._bucket / kept.snapshot, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except (OSError, msgspec.MsgspecError):
+            yield NOTHING_BEFORE
+            return
+        try:
+            yield Previous(root, kept.stamps) if identity_of(root).same(kept.identity) else NOTHING_BEFORE
+        finally:
+            os.close(root)
+
+    def _keep(self, stamps: _Stamps) -> None:
+        """What cannot be kept makes the next snapshot slower and nothing else."""
+        temporary = self._stamps.with_suffix(".tmp")
+        with suppress(OSError):
+            temporary.write_bytes(msgspec.msgpack.encode(stamps))
+            temporary.replace(self._stamps)
+
+    def delete(self, id: str) -> None:
+        """Deletes a snapshot; what is left of it after an error is no snapshot any more (``OSError``)."""
+        with opened(self._bucket) as bucket:
+            _remove(bucket, _OLD)
+            os.rename(id, _OLD, src_dir_fd=bucket, dst_dir_fd=bucket)
+            os.fsync(bucket)
+            _remove(bucket, _OLD)
+
+    def changes(self, old: str, new: str) -> list[DiffEntry]:
+        """What differs between two snapshots (``OSError``)."""
+        with opened(self._bucket / old) as before, opened(self._bucket / new) as after:
+            return compare(before, after)
+
+    def restore(self, id: str, announce: Callable[[Identity], None]) -> Identity:
+        """Makes the live tree what a snapshot holds; which directory it is now.
+
+        ``announce`` is told which directory it will be before it is. What the tree was is left for ``clear``.
+        On an error it is as it was (``TreeChanged``, ``InternalError``, ``OSError``).
+        """
+        with opened(self._path.parent) as parent, opened(self._bucket / id) as snapshot:
+            self._make_staged(parent)
+            with opened_in(parent, self._staged) as staged:
+                identity = identity_of(staged)
+                drop_xattrs(staged)
+                announce(identity)
+                TreeCopy(snapshot, staged, self._copy_data).run()
+                copy_attributes(snapshot, staged, os.fstat(snapshot))
+                sync_file_system(staged)
+            self._swap(parent, identity)
+            os.fsync(parent)
+        return identity
+
+    def _make_staged(self, parent: int) -> None:
+        try:
+            with suppress(FileNotFoundError):
+                os.rmdir(self._staged, dir_fd=parent)
+            os.mkdir(self._staged, 0o700, dir_fd=parent)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.ENOTDIR, errno.EEXIST):
+                raise InternalError(f"something is in the way: {self._path.parent / self._staged}") from error
+            raise
+
+    def _swap(self, parent: int, identity: Identity) -> None:
+        """Puts the staged directory, and no other that was slipped in, where the workspace is or was."""
+        staged, name = os.fsencode(self._staged), os.fsencode(self._path.name)
+        flags = RENAME_EXCHANGE if _exists(parent, self._path.name) else RENAME_NOREPLACE
+        rename(parent, staged, parent, name, flags)
+        with opened_in(parent, self._path.name) as now:
+            if identity_of(now).same(identity):
+                return
+        if flags == RENAME_EXCHANGE:
+            rename(parent, staged, parent, name, flags)
+        raise InvalidPath(f"somebody moved things beside the workspace meanwhile: {self._path}")
+
+    def clear(self, owned: Identity | None) -> None:
+        """Removes left-overs: of snapshots, and beside the workspace the directory ``owned`` (``OSError``)."""
+        with suppress(FileNotFoundError), opened(self._bucket) as bucket:
+            for name in (_NEW, _OLD):
+                _remove(bucket, name)
+        with suppress(FileNotFoundError), opened(self._path.parent) as parent:
+            self._clear_staged(parent, owned)
+
+    def _clear_staged(self, parent: int, owned: Identity | None) -> None:
+        if owned is not None:
+            with opened_in(parent, self._staged) as staged:
+                if not identity_of(staged).same(owned):
+                    return
+                os.fchmod(staged, 0o700)
+                os.fchown(staged, 0, 0)
+                remove_below(staged)
+        with suppress(OSError):
+            os.rmdir(self._staged, dir_fd=parent)
+
+    def release(self, announce: Callable[[Identity], None]) -> None:
+        """The workspace is an ordinary directory already."""
+        announce(self.identity())
+
+    def destroy(self) -> None:
+        """Deletes all snapshots (``OSError``)."""
+        with suppress(FileNotFoundError), opened(self._bucket) as bucket:
+            remove_below(bucket)
+        with suppress(FileNotFoundError):
+            self._bucket.rmdir()
+            sync_directory(self._bucket.parent)
+
+    def usage(self) -> tuple[int, int]:
+        """Total and used bytes of the disk that holds the snapshots (``OSError``)."""
+        found = shutil.disk_usage(self._bucket if self._bucket.exists() else self._bucket.parent)
+        return found.total, found.total - found.free
+
+
+def _remove(directory: int, name: str) -> None:
+    """Removes a directory and all in it, if it is there."""
+    with suppress(FileNotFoundError):
+        with opened_in(directory, name) as root:
+            remove_below(root)
+        os.rmdir(name, dir_fd=directory)
+
+
+def _exists(directory: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

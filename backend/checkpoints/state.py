@@ -1,0 +1,149 @@
+"""The state directory: which workspaces there are, and where the rest of what is kept lies (spec 6.6; notes 2.3).
+
+    state.json              the registered workspaces
+    daemon.lock             held by the one daemon; its pid
+    reserve                 space for the small files when the disk is full
+    indexes/<ws_id>/        index.json (the catalogue), intent.json (what is being done), stamps
+    snapshots/<ws_id>/      snapshots of the back ends that copy
+
+Threads: any, under the lock of ``Registry``.
+"""
+
+import errno
+import fcntl
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from backend.checkpoints.durable import make_private, write_durably
+from backend.checkpoints.times import now_text
+from backend.errors import StoreCorrupt, StoreLocked
+
+RESERVE_BYTES = 1 << 20
+
+_FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
+
+
+class Registered(msgspec.Struct, frozen=True, kw_only=True):
+    """A workspace in ``state.json``; ``data_root`` is where btrfs keeps its live tree and snapshots."""
+
+    ws_id: str
+    workspace_path: str
+    registered_at: str
+    origin_backend: str
+    data_root: str | None = None
+
+
+class _State(msgspec.Struct, kw_only=True):
+    version: int = 1
+    backend: dict[str, Any] = {}
+    paths: dict[str, Any] = {}
+    workspaces: list[Registered] = []
+
+
+class StateDirectory:
+    """The paths in a state directory, and writing small files there even if its disk is full."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.snapshots = root / "snapshots"
+        self.indexes = root / "indexes"
+        self.registry = root / "state.json"
+        self._reserve = root / "reserve"
+
+    def prepare(self) -> None:
+        """Makes the directories, and the reserve if there is space for it (``OSError``)."""
+        if not self.root.is_dir():
+            make_private(self.root)
+        make_private(self.snapshots)
+        make_private(self.indexes)
+        self._fill_reserve()
+
+    def lock(self) -> int:
+        """A descriptor that holds the directory until it is closed (``StoreLocked``, ``OSError``)."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = os.open(self.root / "daemon.lock", flags, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            raise StoreLocked(f"another checkpoint daemon uses {self.root}") from None
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        return fd
+
+    def index(self, ws_id: str) -> Path:
+        """The directory of what is known about a workspace."""
+        return self.indexes / ws_id
+
+    def save(self, path: Path, data: bytes) -> None:
+        """``write_durably``; on a full disk at the cost of the reserve (``OSError``)."""
+        try:
+            write_durably(path, data)
+        except OSError as error:
+            if error.errno not in _FULL or not self._reserve.exists():
+                raise
+            self._reserve.unlink(missing_ok=True)
+            write_durably(path, data)
+            self._fill_reserve()
+
+    def _fill_reserve(self) -> None:
+        with suppress(OSError):
+            fd = os.open(self._reserve, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            try:
+                os.posix_fallocate(fd, 0, RESERVE_BYTES)
+            finally:
+                os.close(fd)
+
+
+class Registry:
+    """The workspaces of ``state.json`` by id; every change is on disk when it returns (``OSError``: it is not made)."""
+
+    def __init__(self, directory: StateDirectory) -> None:
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._workspaces: dict[str, Registered] = {}
+
+    def load(self) -> None:
+        """Reads the file (``StoreCorrupt``: it is none; ``FileNotFoundError``)."""
+        data = self._directory.registry.read_bytes()
+        try:
+            state = msgspec.json.decode(data, type=_State)
+        except msgspec.MsgspecError as error:
+            raise StoreCorrupt(f"{self._directory.registry}: {error}") from error
+        root = state.paths.get("data_root")
+        for found in state.workspaces:
+            here = found.data_root or (root if found.origin_backend.startswith("Btrfs") else None)
+            self._workspaces[found.ws_id] = msgspec.structs.replace(found, data_root=here)
+
+    def all(self) -> list[Registered]:
+        """The registered workspaces, in the order of their registration."""
+        with self._lock:
+            return list(self._workspaces.values())
+
+    def has(self, ws_id: str) -> bool:
+        return ws_id in self._workspaces
+
+    def add(self, ws_id: str, path: str, backend: str, data_root: Path | None) -> None:
+        """Registers a workspace."""
+        root = None if data_root is None else str(data_root)
+        new = Registered(
+            ws_id=ws_id, workspace_path=path, registered_at=now_text(), origin_backend=backend, data_root=root
+        )
+        with self._lock:
+            self._replace({**self._workspaces, ws_id: new})
+
+    def remove(self, ws_id: str) -> None:
+        """Forgets a workspace."""
+        with self._lock:
+            self._replace({key: value for key, value in self._workspaces.items() if key != ws_id})
+
+    def _replace(self, workspaces: dict[str, Registered]) -> None:
+        state = _State(workspaces=list(workspaces.values()))
+        data = msgspec.json.format(msgspec.json.encode(state), indent=2)
+        self._directory.save(self._directory.registry, data + b"\n")
+        self._workspaces = workspaces

@@ -1,0 +1,103 @@
+"""The checkpoint daemon, in the foreground (spec 6.3): state directory, socket, signals, upkeep.
+
+The main thread runs trio; disks are touched in its worker threads. SIGTERM and SIGINT stop it: it accepts no more,
+gives running requests ten seconds, and leaves the rest to the repair at its next start. SIGUSR1 logs all stacks.
+"""
+
+import logging
+import os
+import resource
+import signal
+from pathlib import Path
+from typing import NamedTuple
+
+import trio
+
+from backend.checkpoints import wire
+from backend.checkpoints.backends import Backends
+from backend.checkpoints.config import DEFAULT_FILE, Configuration, ConfigurationError, read_configuration
+from backend.checkpoints.service import Places, Service
+from backend.checkpoints.state import StateDirectory
+from backend.checkpoints.upkeep import clean_up_regularly, watch_disk
+from backend.checkpoints.workspaces import Workspaces
+from ctxfs import logs
+from ctxfs.checkpoints.server import Server, listen
+
+DEFAULT_STATE = Path("/var/lib/ws-ckpt")
+DEFAULT_MOUNT = Path("/mnt/btrfs-workspace")
+GRACE_S = 10.0
+
+log = logging.getLogger("ctxfs.checkpoints")
+
+
+class Options(NamedTuple):
+    """How the daemon was started; ``backend`` None: as configured."""
+
+    socket: Path = Path(wire.DEFAULT_SOCKET)
+    state: Path = DEFAULT_STATE
+    configuration: Path = DEFAULT_FILE
+    backend: str | None = None
+    mount_path: Path = DEFAULT_MOUNT
+    log_level: str = "info"
+
+
+def serve(options: Options) -> None:
+    """Serves until a signal stops it (``CtxError``, ``OSError``: it could not start)."""
+    _raise_descriptor_limit()
+    directory = StateDirectory(options.state)
+    directory.prepare()
+    lock = directory.lock()
+    try:
+        trio.run(_run, options, directory)
+    finally:
+        os.close(lock)
+
+
+async def _run(options: Options, directory: StateDirectory) -> None:
+    configuration = _configuration(options.configuration)
+    backends = Backends(directory, options.backend or configuration.backend)
+    workspaces = Workspaces(directory, backends)
+    places = Places(str(options.socket), backends.mount_path, options.configuration, options.log_level)
+    service = Service(workspaces, places, configuration)
+    await trio.to_thread.run_sync(workspaces.load)
+    listener = listen(options.socket)
+    log.info("listening on %s, %d workspaces", options.socket, len(workspaces.all()))
+    try:
+        await _serve_until_stopped(service, listener)
+    finally:
+        options.socket.unlink(missing_ok=True)
+
+
+async def _serve_until_stopped(service: Service, listener: trio.SocketListener) -> None:
+    async with trio.open_nursery() as running:
+        async with trio.open_nursery() as accepting:
+            accepting.start_soon(Server(service).serve, listener, running)
+            accepting.start_soon(clean_up_regularly, service)
+            accepting.start_soon(watch_disk, service)
+            accepting.start_soon(service.arm_watches)
+            await _wait_for_stop()
+            accepting.cancel_scope.cancel()
+        running.cancel_scope.deadline = trio.current_time() + GRACE_S
+
+
+async def _wait_for_stop() -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1) as signals:
+        async for number in signals:
+            if number == signal.SIGUSR1:
+                logs.log_stacks()
+            elif number != signal.SIGHUP:
+                log.info("stopping on %s", signal.Signals(number).name)
+                return
+
+
+def _configuration(file: Path) -> Configuration:
+    try:
+        return read_configuration(file)
+    except ConfigurationError as error:
+        log.warning("the configuration is not used: %s", error)
+        return Configuration()
+
+
+def _raise_descriptor_limit() -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,0 +1,31 @@
+"""A daemon for each back end, shared by all tests that may share one."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.checkpointing import KINDS, CheckpointDaemon, checkpoint_daemon
+
+
+@pytest.fixture(scope="package", params=KINDS)
+def shared(request: pytest.FixtureRequest) -> Iterator[CheckpointDaemon]:
+    with checkpoint_daemon(request.param) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def daemon(shared: CheckpointDaemon) -> CheckpointDaemon:
+    """A running daemon, of each back end in turn."""
+    return shared
+
+
+@pytest.fixture(scope="package")
+def shared_copying() -> Iterator[CheckpointDaemon]:
+    with checkpoint_daemon("copy") as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def copying(shared_copying: CheckpointDaemon) -> CheckpointDaemon:
+    """A running daemon, for what is the same with every back end."""
+    return shared_copying
