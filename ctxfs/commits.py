@@ -60,6 +60,10 @@ class Commits:
             raise result
         return result
 
+    def append_all(self, batch: Sequence[Append]) -> Sequence[Appended | Exception]:
+        """One transaction for several, at once: what each changed, or why it was refused."""
+        return self._commit(batch)
+
     def _take_queue(self) -> None:
         batch, committed = self._queue, self._committed
         self._queue, self._committed = [], Future(self._loop)

@@ -23,6 +23,10 @@ class Writer(Protocol):
         """Appends to a session that has ``n`` entries; None: that is to be made."""
         ...
 
+    def map(self, uuid: str, session: str) -> None:
+        """Lets by-uuid/ lead to a session; one that could not be written is not mapped."""
+        ...
+
     def branch(self, parent: str, child: str, at: int) -> None:
         """Makes a session that holds the first ``at`` entries of another (``Failure``: it cannot)."""
         ...
@@ -52,6 +56,10 @@ class FileWriter:
             batch.append(line.raw)
             size += len(line.raw) + 1
         _write(path, stream, batch)
+
+    def map(self, uuid: str, session: str) -> None:
+        with open(f"{self._directory}/index/by-uuid/{uuid}", "w", encoding="utf-8") as file:
+            file.write(f"{session}\n")
 
     def branch(self, parent: str, child: str, at: int) -> None:
         branch(f"{self._directory}/{parent}", child, at)

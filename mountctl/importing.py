@@ -6,7 +6,7 @@ memory, a big one is read twice. What the sessions have already is compared (``i
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from backend.names import child_name, is_uuid
@@ -79,7 +79,6 @@ class Importer:
         self._names = set(sessions.names(target.sessions))
         self._known = _listed(f"{target.sessions}/index/by-uuid")
         self._mapped: dict[str, str] = {}
-        self._unmapped: dict[str, str] = {}
         self._claims: dict[str, str] = {}
 
     def knows(self, session: str) -> bool:
@@ -102,7 +101,8 @@ class Importer:
             for log in logs.values():
                 log.close()
         if identity.uuid is not None and self._session_of(identity.uuid) is None:
-            self._mapped[identity.uuid] = self._unmapped[identity.uuid] = name
+            self._mapped[identity.uuid] = name
+            self._writer.map(identity.uuid, name)
         return Imported(
             tuple(log.name for log in logs.values()),
             sum(log.added for log in logs.values()),
@@ -110,15 +110,9 @@ class Importer:
             skipped,
         )
 
-    def settle(self) -> dict[str, str]:
-        """Waits for the writer, maps the UUIDs; sessions that were not written whole, and why."""
-        failed = dict(self._writer.settle())
-        for uuid, name in self._unmapped.items():
-            if name not in failed:
-                with open(f"{self._target.sessions}/index/by-uuid/{uuid}", "w", encoding="utf-8") as file:
-                    file.write(f"{name}\n")
-        self._unmapped.clear()
-        return failed
+    def settle(self) -> Mapping[str, str]:
+        """Waits for the writer; sessions that were not written whole, and why."""
+        return self._writer.settle()
 
     def _claimed(self, source: str, identity: Identity) -> str:
         """The name of a source's session; no other source of this import may have the same by accident."""

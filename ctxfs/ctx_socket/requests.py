@@ -24,20 +24,20 @@ class Status(_Place, frozen=True, tag="status"):
     """Figures of the mount and of a place."""
 
 
-class Import(_Place, frozen=True, kw_only=True, tag="import"):
-    """Entries with their own times. As many lines follow as ``entries`` has, each ``[stream, ms]`` of one of them.
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """Entries with their own times for one session: for each ``[stream, ms]`` a line follows the request.
 
     ``created_at`` (ms), ``title`` and ``origin`` are those of the session if it is new. ``expected_n``: refuse
-    (``EAGAIN``) unless the session has that many entries.
+    (``EAGAIN``) unless the session has that many entries. ``uuid``: what by-uuid/ is to lead to the session.
     """
 
-    agent: str
     session: str
     entries: list[tuple[Stream, Count]]
     expected_n: Count | None = None
     created_at: Count | None = None
     title: str | None = None
     origin: Any = None
+    uuid: str | None = None
 
 
 class Search(_Place, frozen=True, kw_only=True, tag="search"):
@@ -48,4 +48,19 @@ class Search(_Place, frozen=True, kw_only=True, tag="search"):
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 50
 
 
-Request = Ping | Status | Import | Search
+class Import(Part, frozen=True, kw_only=True, tag_field="op", tag="import"):
+    """A part for one session of an agent; ``home`` and ``space`` as in ``_Place``."""
+
+    agent: str
+    home: Count | None = None
+    space: str | None = None
+
+
+class ImportMany(_Place, frozen=True, kw_only=True, tag="import-many"):
+    """Parts for several sessions of an agent; the lines of all follow, in order."""
+
+    agent: str
+    sessions: Annotated[list[Part], msgspec.Meta(max_length=64)]
+
+
+Request = Ping | Status | Import | ImportMany | Search

@@ -3,8 +3,8 @@
 from typing import assert_never
 
 from ctxfs.bridge import Bridge
-from ctxfs.ctx_socket.importing import import_entries
-from ctxfs.ctx_socket.requests import Import, Ping, Request, Search, Status
+from ctxfs.ctx_socket.importing import import_entries, import_many
+from ctxfs.ctx_socket.requests import Import, ImportMany, Ping, Request, Search, Status
 from ctxfs.ctx_socket.searching import Searches
 from ctxfs.ctx_socket.status import status
 from ctxfs.files.sockets import Address
@@ -32,5 +32,7 @@ class CtxService:
                 await import_entries(self._bridge, connection, request)
             case Search():
                 await self._searches.search(connection, request)
+            case ImportMany():
+                await import_many(self._bridge, connection, request)
             case _:
                 assert_never(request)

@@ -15,6 +15,7 @@ from tests.socket.client import Client, answer, connected
 
 HELLO = b'{"role":"user","content":"hello"}'
 DONE = b'{"type":"state","from":"idle","state":"done"}'
+UUID = "0b5f6f0e-4c1d-4a57-9a0a-3d1f1a2b3c4d"
 TIMES = [["messages", 1_700_000_000_123], ["events", 1_700_000_005_000]]
 
 _agents = itertools.count(1)
@@ -66,6 +67,43 @@ def test_readers_see_it_at_once(agent: Agent) -> None:
     after = path.stat()
     assert (after.st_size, path.read_bytes()) == (2 * before.st_size, (HELLO + b"\n") * 2)
     assert after.st_mtime_ns > before.st_mtime_ns
+
+
+def test_many_sessions_get_their_lines_or_are_refused_each_on_its_own(agent: Agent) -> None:
+    agent.imports(HELLO, session="old")
+    one = {"entries": TIMES[:1]}
+    parts = [
+        {"session": "a", "entries": TIMES, "created_at": 1_600_000_000_000, "uuid": UUID},
+        {"session": "bad", **one},
+        {"session": "old", "expected_n": 7, **one},
+        {"session": "old", "expected_n": 1, **one},
+        {"session": "not a name", **one},
+        {"session": "empty", "entries": [], "uuid": "x"},
+    ]
+    lines = (HELLO, DONE, b"hello", HELLO, HELLO, HELLO)
+    found = ALICE.does(answer, agent.socket, "import-many", *lines, agent=agent.name, sessions=parts)
+    assert [result.get("n", result.get("code")) for result in found["sessions"]] == [
+        *(2, "EINVAL", "EAGAIN", 2, "EINVAL", "EINVAL")
+    ]
+    assert sorted(os.listdir(agent.sessions)) == ["a", "index", "old"]
+    assert (agent.sessions / "a/events.jsonl").read_bytes() == DONE + b"\n"
+    assert (agent.sessions / "old/messages.jsonl").read_bytes() == (HELLO + b"\n") * 2
+
+
+def test_a_uuid_is_mapped_and_seen_at_once(agent: Agent) -> None:
+    path = agent.sessions / f"index/by-uuid/{UUID}"
+    assert not path.exists()
+    for session in ("first", "second"):
+        agent.imports(HELLO, session=session, uuid=UUID)
+        assert (path.read_text(), os.listdir(path.parent)) == (f"{session}\n", [UUID])
+
+
+@pytest.mark.parametrize(
+    ("sessions", "code"),
+    [([{"session": "s"}], "EINVAL"), ([{"session": "s", "entries": []}] * 65, "EINVAL"), ("s", "EINVAL"), ([], None)],
+)
+def test_what_many_is_not(agent: Agent, sessions: Any, code: str | None) -> None:
+    assert ALICE.does(answer, agent.socket, "import-many", agent=agent.name, sessions=sessions).get("code") == code
 
 
 def test_an_agent_is_not_made(agent: Agent) -> None:
