@@ -18,6 +18,10 @@ Key = tuple[str | None, str]
 
 _TELLING = (b'"tool_', b'"usage"', b'"user"')
 _QUESTION_LENGTH = 100
+_LAST_YEAR = 9998  # of those that every time zone has
+
+MAX_MARKDOWN = 30_000
+"""Characters of a text that is laid out; a longer one stands as it is: made on purpose it would take minutes."""
 
 
 class Text(NamedTuple):
@@ -147,7 +151,7 @@ class _Reading:
                         yield Notice(entry.n, moment(entry), name, text)
                 case CutEntry(data=data):
                     summary = [
-                        Turn(entry.n, None, str(message.get("role")), list(_said(message)))
+                        Turn(entry.n, None, str(message.get("role", "?")), list(_said(message)))
                         for message in objects(data.get("summary"))
                     ]
                     yield Notice(entry.n, moment(entry), "cut", str(data.get("reason")), summary)
@@ -159,7 +163,7 @@ class _Reading:
             if key not in self._events:
                 parts.append(self._call(key, call))
         if parts or message.get("role") != "tool":
-            yield Turn(entry.n, moment(entry), str(message.get("role")), parts)
+            yield Turn(entry.n, moment(entry), str(message.get("role", "?")), parts)
 
     def _call(self, key: Key, call: Mapping[str, Any]) -> Call:
         """A call with the result that is its own: the first call of a key has the first result of it."""
@@ -183,15 +187,16 @@ class _Reading:
 
 def moment(entry: Entry) -> datetime | None:
     """When it happened: what an imported line says itself, else when the entry was recorded."""
+    own = entry.message if isinstance(entry, MessageEntry) else entry.data
+    said = own.get("timestamp") if isinstance(own, dict) else None
     try:
-        if isinstance(entry, MessageEntry | MarkEntry):
-            own = entry.message if isinstance(entry, MessageEntry) else entry.data
-            said = own.get("timestamp") if isinstance(own, dict) else None
-            if isinstance(said, str):
-                return datetime.fromisoformat(said).astimezone(UTC)
-        return datetime.fromtimestamp(entry.time / 1000, UTC)
+        if isinstance(said, str):
+            found = datetime.fromisoformat(said).astimezone(UTC)
+        else:
+            found = datetime.fromtimestamp(entry.time / 1000, UTC)
     except (OverflowError, ValueError, OSError):
         return None
+    return found if 1 < found.year <= _LAST_YEAR else None
 
 
 def objects(value: object) -> list[dict[str, Any]]:

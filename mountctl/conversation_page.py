@@ -22,10 +22,9 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
-from mountctl.conversation import Call, Media, Notice, Part, Result, Text, Thought, Turn
+from mountctl.conversation import MAX_MARKDOWN, Call, Media, Notice, Part, Result, Text, Thought, Turn
 from mountctl.text import bytes_text, counted, escaped
 
-_MAX_MARKDOWN = 100_000
 _OPEN_LINES, _OPEN_CHARACTERS = 12, 1200
 _LINE_PREVIEW = 100
 _ARGUMENTS_PREVIEW = 160
@@ -143,7 +142,7 @@ def _plain(text: str) -> str:
 
 
 def _markdown(text: str) -> str:
-    if len(text) > _MAX_MARKDOWN:
+    if len(text) > MAX_MARKDOWN:
         return _plain(text)
     return f'<div class="md">{escaped(_markdown_parser().render(text))}</div>'
 

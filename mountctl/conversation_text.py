@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from mountctl.conversation import Call, Media, Notice, Part, Result, Text, Thought, Turn
+from mountctl.conversation import MAX_MARKDOWN, Call, Media, Notice, Part, Result, Text, Thought, Turn
 from mountctl.text import counted, escaped, escaped_name, has_colour, styled
 
 _BOLD, _DIM, _RED = "1", "2", "31"
 _ROLES = {"user": "1;34", "assistant": "1;32", "tool": "1;33", "system": "1;35"}
 _MAX_RESULT_LINES = 20
 _MAX_ARGUMENTS = 500
-_MAX_MARKDOWN = 100_000
 _MAX_WHERE = 200
 _MIN_WIDTH, _MAX_WIDTH = 20, 100
 
@@ -61,7 +60,7 @@ def _parts(parts: Sequence[Part], markdown: Markdown) -> Iterator[str]:
     for part in parts:
         match part:
             case Text(text):
-                yield markdown(text) if len(text) <= _MAX_MARKDOWN else escaped(text)
+                yield markdown(text) if len(text) <= MAX_MARKDOWN else escaped(text)
             case Thought(text):
                 yield from (styled(f"  {line}", _DIM) for line in escaped(text).splitlines())
             case Media(kind, where):

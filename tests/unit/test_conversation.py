@@ -189,6 +189,8 @@ def test_it_counts_the_whole_log(opened: Opened) -> None:
         ("2020-02-03T04:05:06Z", datetime(2020, 2, 3, 4, 5, 6, tzinfo=UTC)),
         ("2020-02-03T04:05:06.5+01:00", datetime(2020, 2, 3, 3, 5, 6, 500_000, tzinfo=UTC)),
         ("yesterday", None),
+        ("0001-01-01T00:00:00Z", None),
+        ("9999-12-31T23:59:59Z", None),
         (7, START),
     ],
 )

@@ -113,7 +113,7 @@ def test_scripts_network_and_styles_are_forbidden_once_more() -> None:
         (Text("one\ntwo"), "one\ntwo"),
         (Text("[a](javascript:x)"), "[a](javascript:x)"),
         (Text("![alt](http://x/y.gif)"), "[image alt http://x/y.gif]"),
-        (Text("<" * 100_001), "<" * 100_001),
+        (Text("<" * 30_001), "<" * 30_001),
         (Thought("<hm>"), "Thinking<hm>"),
         (Media("image", "/a/<b>.png"), "[image /a/<b>.png]"),
         (Media("image", "data:image/svg+xml;base64,AAAA"), "[image data:image/svg+xml;base64,AAAA]"),
