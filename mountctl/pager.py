@@ -45,7 +45,13 @@ class Pager:
         sys.stdout.flush()
         environment = {**_LESS, **os.environ}
         try:
-            self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, text=True, env=environment)
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                encoding=sys.stdout.encoding,
+                errors=sys.stdout.errors,
+                env=environment,
+            )
         except OSError:
             self._rows = 0
         else:
