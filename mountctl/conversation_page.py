@@ -189,3 +189,12 @@ class _Renderer(RendererHTML):
         return self.renderToken(tokens, idx, options, env)
 
     heading_close = heading_open
+
+    def td_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        """A column's alignment as a class: the policy forbids styles in elements."""
+        style = str(tokens[idx].attrs.pop("style", ""))
+        if style:
+            tokens[idx].attrSet("class", style.removeprefix("text-align:"))
+        return self.renderToken(tokens, idx, options, env)
+
+    th_open = td_open
