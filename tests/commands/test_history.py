@@ -3,6 +3,8 @@
 import json
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,9 @@ import pytest
 
 from tests.commands.conftest import Agent
 from tests.commands.terminal import on_terminal
+from tests.mounting import PROJECT
 
+BIG = 512 << 20
 ESC = "\x1b[2Jboo"
 
 
@@ -31,6 +35,17 @@ def test_on_a_pipe_it_is_the_bytes_of_the_file(agent: Agent) -> None:
     agent.new("s")
     lines = agent.say("s", "user", ESC) + agent.say("s", "assistant", "x", odd=[1, None])
     assert agent.run("agent", "history", agent.name).out == lines
+
+
+def test_on_a_pipe_it_is_never_in_memory_as_a_whole(tmp_path: Path) -> None:
+    session = tmp_path / "agent/a/session/s"
+    session.mkdir(parents=True)
+    with (session / "messages.jsonl").open("wb") as file:
+        file.truncate(BIG)
+    command = f"ulimit -v {BIG // 2048}; {sys.executable} -m mountctl.ctx agent history a -s s | wc -c"
+    environment = os.environ | {"CTX_HOME": str(tmp_path)}
+    ran = subprocess.run(command, shell=True, cwd=PROJECT, env=environment, capture_output=True, text=True, check=True)
+    assert (int(ran.stdout), ran.stderr) == (BIG, "")
 
 
 def test_for_people_it_has_roles_times_and_calls_and_cannot_steer_the_terminal(agent: Agent) -> None:
