@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO, Protocol, cast
 
-from backend.transcripts import claude_code, codex, jsonl
+from backend.transcripts import claude_code, codex, cortexfs, jsonl
 from backend.transcripts.records import Identity, Record
 from mountctl.cli import Failure
 
@@ -71,10 +71,31 @@ class Files:
                 yield record
 
 
+class Trees:
+    """The format of directories, one a session."""
+
+    def sources(self, path: str) -> Iterator[str]:
+        os.stat(path)
+        found = list(cortexfs.sources(path))
+        if not found:
+            raise Failure(f"{path} has no session: no directory with a {cortexfs.MESSAGES}")
+        yield from found
+
+    def size(self, source: str) -> int:
+        return cortexfs.size(source)
+
+    def identify(self, source: str) -> Identity:
+        return cortexfs.identify(source)
+
+    def convert(self, source: str, scope: str, progress: Progress) -> Iterator[Record]:
+        return cortexfs.convert(source, scope, progress)
+
+
 FORMATS: Mapping[str, Format] = MappingProxyType(
     {
         "claude-code": Files(cast(FileModule, claude_code)),
         "codex": Files(cast(FileModule, codex)),
+        "cortexfs": Trees(),
         "jsonl": Files(cast(FileModule, jsonl)),
     }
 )

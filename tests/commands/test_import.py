@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -160,6 +161,31 @@ def test_codex_sessions_live_and_archived_become_sessions(agent: Agent, tmp_path
     mine = os.getxattr(agent.directory / UUID, "user.ctx.uuid")
     assert os.getxattr(agent.directory / spawned, "user.ctx.parent") == mine
     assert (agent.directory / f"index/by-uuid/{spawned}").read_text() == f"{spawned}\n"
+
+
+def test_a_copied_session_directory_is_the_same_session_elsewhere(agent: Agent, tmp_path: Path) -> None:
+    (tmp_path / "talk.jsonl").write_text(GOOD + json.dumps({"role": "user", "content": "x" * (1 << 20)}) + "\n")
+    agent.run("agent", "import", agent.name, "--from", "jsonl", str(tmp_path / "talk.jsonl"))
+    (agent.directory / "talk/cwd").write_text("/w\n")
+    (agent.directory / "talk/state").write_text("done\n")
+    copied = tmp_path / "copy"
+    for part in ("session", "data"):
+        shutil.copytree(agent.directory.parent / part, copied / part)
+    other = Agent(agent.mount, f"{agent.name}b")
+    command = ("agent", "import", other.name, "--from", "cortexfs", str(copied))
+    assert other.run(*command) == (0, "1 session: 5 lines added, 0 already there\n", "")
+    assert other.run(*command) == (0, "1 session: 0 lines added, 5 already there\n", "")
+    for name in ("messages.jsonl", "events.jsonl", "cwd", "state", "meta.json", "latest.md"):
+        assert (other.directory / "talk" / name).read_bytes() == (agent.directory / "talk" / name).read_bytes()
+    (blob,) = (other.directory.parent / "data/blob").iterdir()
+    assert blob.read_bytes() == (agent.directory.parent / "data/blob" / blob.name).read_bytes()
+
+
+@pytest.mark.parametrize("form", ["claude-code", "codex", "cortexfs", "jsonl"])
+def test_a_path_without_sources_fails_by_name(agent: Agent, tmp_path: Path, form: str) -> None:
+    for path in (tmp_path, tmp_path / "missing"):
+        ran = agent.run("agent", "import", agent.name, "--from", form, str(path))
+        assert (ran.code, ran.out) == (1, "") and str(path) in ran.err and ran.err.startswith("ctx: ")
 
 
 def test_sources_whose_names_would_be_one_do_not_mix(agent: Agent, tmp_path: Path) -> None:
