@@ -75,6 +75,9 @@ class LogContract(ABC):
     def ephemeral(self) -> bool:
         return False
 
+    def context_directory(self, session: int) -> str | None:
+        return None
+
     def find(self, session_id: str) -> Session | None:
         return self._find(session_id)
 

@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from backend.entries import CutEntry, MessageEntry, NewEntry
 from backend.lines import entry_of, line_of
@@ -48,14 +48,23 @@ class Projection:
         """Bytes of the lines."""
         return self._size
 
+    @property
+    def memory(self) -> int:
+        """Bytes that the lines take here."""
+        return self.lines().memory
+
     def advance(self, length: int) -> None:
         """Looks at the entries below ``length`` that it has not seen; costs what is new."""
         for row in scan(self._rows, self._seen, length):
-            if row.kind == "cut":
-                self._begin(row.n, _summary_of(row))
-            elif row.kind == "message":
-                self._add(row)
-            self._seen = row.n + 1
+            self.take(row)
+
+    def take(self, row: Row) -> None:
+        """Looks at the next entry, which somebody has read already."""
+        if row.kind == "cut":
+            self._begin(row.n, _summary_of(row))
+        elif row.kind == "message":
+            self._add(row)
+        self._seen = row.n + 1
 
     def _add(self, row: Row) -> None:
         if len(self._numbers) % _BLOCK == 0:
@@ -68,21 +77,47 @@ class Projection:
         read = partial(_messages, self._rows, self._summary, self._numbers)
         return Decoded(len(self._summary) + len(self._numbers), read)
 
+    def lines(self) -> "Lines":
+        """The same as lines: each message as JSON and a newline."""
+        return Lines(self._rows, self._summary, self._numbers, self._blocks, len(self._numbers), self._size)
+
     def read(self, offset: int, size: int) -> bytes:
-        """Bytes of the lines: each message as JSON and a newline. Costs what it returns."""
-        begin, lines = self._lines(offset, offset + size)
+        """Bytes of the lines."""
+        return self.lines().read(offset, size)
+
+
+class Lines(NamedTuple):
+    """The lines of one moment for ever, ``size`` bytes of them: what comes later in the arrays does not count."""
+
+    rows: Rows
+    summary: Sequence[bytes]
+    numbers: Sequence[int]
+    blocks: Sequence[int]
+    length: int
+    size: int
+
+    @property
+    def memory(self) -> int:
+        """Bytes that they take here, in arrays that are shared with those of other moments."""
+        arrays = 4 * len(self.numbers) + 8 * len(self.blocks)
+        return arrays + sum(map(len, self.summary))
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Bytes of them, fewer only at the end. Costs what it returns."""
+        end = min(offset + size, self.size)
+        begin, lines = self._between(offset, end)
         found = []
         for line in lines:
-            found.append((line + b"\n")[max(0, offset - begin) : max(0, offset + size - begin)])
+            found.append((line + b"\n")[max(0, offset - begin) : max(0, end - begin)])
             begin += len(line) + 1
         return b"".join(found)
 
-    def _lines(self, low: int, high: int) -> tuple[int, Iterator[bytes]]:
+    def _between(self, low: int, high: int) -> tuple[int, Iterator[bytes]]:
         """Lines that hold all bytes between two offsets, and the offset of their first."""
-        first, last = bisect_right(self._blocks, low) - 1, bisect_left(self._blocks, high)
-        stop = min(last * _BLOCK, len(self._numbers))
-        lines = map(_line, _message_rows(self._rows, self._numbers, max(0, first) * _BLOCK, stop))
-        return (0, chain(self._summary, lines)) if first < 0 else (self._blocks[first], lines)
+        first, last = bisect_right(self.blocks, low) - 1, bisect_left(self.blocks, high)
+        stop = min(last * _BLOCK, self.length)
+        lines = map(_line, _message_rows(self.rows, self.numbers, max(0, first) * _BLOCK, stop))
+        return (0, chain(self.summary, lines)) if first < 0 else (self.blocks[first], lines)
 
 
 def project(entries: Sequence[NewEntry]) -> Sequence[Any]:

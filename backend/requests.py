@@ -29,11 +29,22 @@ def reconstruct_request(rows: Rows, length: int, n: int) -> Request:
     return {"header": header, "context": _context(rows, n), "messages": projection.messages()}
 
 
+def prompt_header(row: Row) -> dict[str, Any] | None:
+    """The header that a row records, None unless it is a ``prompt`` mark that has one."""
+    match _mark(row, "prompt"):
+        case MarkEntry(data={"header": dict(header)}):
+            return header
+    return None
+
+
+def context_mark(row: Row) -> MarkEntry | None:
+    """The ``request/context`` mark that a row is, if it is one."""
+    return _mark(row, "request/context")
+
+
 def _header(rows: Rows, length: int, n: int) -> dict[str, Any]:
-    if type(n) is int and 0 <= n < length:
-        match _mark(rows(n, 1)[0], "prompt"):
-            case MarkEntry(data={"header": dict(header)}):
-                return header
+    if type(n) is int and 0 <= n < length and (header := prompt_header(rows(n, 1)[0])) is not None:
+        return header
     raise NoPromptError(f"entry {n} is not a prompt mark that holds a header")
 
 
@@ -42,14 +53,19 @@ def _context(rows: Rows, n: int) -> Any:
     for stop in range(n + 1, 0, -PAGE):
         start = max(0, stop - PAGE)
         for row in reversed(rows(start, stop - start)):
-            if mark := _mark(row, "request/context"):
+            if mark := context_mark(row):
                 return mark.data
     return None
 
 
 def _mark(row: Row, name: str) -> MarkEntry | None:
     """The mark of that name that a row is, None if it is anything else."""
-    if row.kind != "mark":
+    if row.kind != "mark" or not _may_name(row.raw, name.encode()):
         return None
     entry = entry_of(row)
     return entry if isinstance(entry, MarkEntry) and entry.name == name else None
+
+
+def _may_name(raw: bytes, name: bytes) -> bool:
+    """False only if a line does not hold the name, escaped or not: most need not be decoded."""
+    return name in raw or b"\\u" in raw or b"\\/" in raw

@@ -298,6 +298,13 @@ class SessionFiles(Protocol):
         """Irreversible; children stay whole."""
         ...
 
+    def context_directory(self, session: int) -> str | None:
+        """Where the files of the runtime in ``context/`` lie, below the directory of ordinary files (spec 1.7).
+
+        None where the store has no directory for a session: they are then the caller's to keep, and to remove.
+        """
+        ...
+
     def read_stream(self, session: int, stream: Stream, offset: int, size: int) -> bytes:
         """Bytes of a log file; short only at its end. Costs what it returns."""
         ...

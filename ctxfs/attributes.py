@@ -29,6 +29,14 @@ def fill(core: "Core", content: Content, entry: Entry, attributes: EntryAttribut
     return attributes
 
 
+def fill_unread(entry: Entry, attributes: EntryAttributes) -> EntryAttributes:
+    """Of a derived file in a listing: name and kind for now; whoever wants size and time asks for them."""
+    access, created = entry.access, entry.subject.session.created_mtime
+    _fill(attributes, inode_of(entry.node), mode_of(entry), access.uid, access.gid, 0, created)
+    attributes.entry_timeout, attributes.attr_timeout = TIMEOUT_S, 0
+    return attributes
+
+
 def mtime_of(core: "Core", entry: Entry) -> int:
     """In ns; of a directory, also when a name in it was last made or removed since it was mounted."""
     own = entry.row.mtime(core, entry.subject)

@@ -7,6 +7,7 @@ from pathlib import Path
 from backend.store import Store
 from ctxfs.budget import Budget
 from ctxfs.commits import Commits
+from ctxfs.contexts import Contexts
 from ctxfs.disk_health import DiskHealth
 from ctxfs.files.passthrough import DiskOperations
 from ctxfs.files.temporaries import Temporaries
@@ -29,6 +30,7 @@ class Core:
     subjects: Subjects
     users: Users
     commits: Commits
+    contexts: Contexts
     kernel: KernelCache
     disk: DiskOperations
     temporaries: Temporaries

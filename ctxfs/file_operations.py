@@ -12,7 +12,7 @@ from ctxfs.attributes import fill_temporary, names_changed
 from ctxfs.files.handles import Handle, Opening
 from ctxfs.files.temporaries import Temporary, TemporaryHandle
 from ctxfs.inodes import TEMPORARY, Kind, inode_of
-from ctxfs.name_operations import NameOperations, text_of
+from ctxfs.name_operations import FIRST_CONTEXT_INODE, NameOperations, text_of
 from ctxfs.privacy import check_space
 from ctxfs.tree import Entry
 
@@ -69,6 +69,8 @@ class TreeOperations(NameOperations):
         node = self._content.target(inode)
         if node.kind is TEMPORARY:
             return self._open_temporary(self._core.temporaries.get(node.id), flags, ctx)
+        if inode >= FIRST_CONTEXT_INODE:
+            await self._context_ready(inode)
         entry = self._tree.entry(node)
         if not self._tree.present(entry):
             # The kernel had a name that is gone: it looks again, and then makes the file if it was to.
@@ -80,7 +82,7 @@ class TreeOperations(NameOperations):
         opening = Opening(self._core, self._content, inode, entry.node, ctx.uid, flags)
         if flags & os.O_ACCMODE == os.O_RDONLY and not flags & os.O_TRUNC:
             # Beside a writer, the kernel's cached size may be that of what is being written.
-            return self._opened(Handle(opening), direct=entry.node in self._core.pending)
+            return self._opened(entry.row.reader(opening), direct=entry.node in self._core.pending)
         if entry.access.archived:
             raise FUSEError(errno.EROFS)
         if entry.row.open is None:
@@ -121,5 +123,6 @@ class TreeOperations(NameOperations):
 
     async def poll(self, inode: int, fh: int, poll_handle: pyfuse3.PollHandle | None, ctx: RequestContext) -> int:
         """Always readable and writable; ``POLLPRI`` when the file grew since this handle last asked (spec 1.10)."""
-        grew = self._handles[fh].watcher.ask(poll_handle)
+        handle = self._handles[fh]
+        grew = handle.watcher.ask(poll_handle) and await handle.has_changed()
         return ALWAYS_READY | select.POLLPRI if grew else ALWAYS_READY

@@ -18,8 +18,10 @@ from ctxfs.boundary import guard_operations
 from ctxfs.bridge import Bridge
 from ctxfs.budget import Budget
 from ctxfs.commits import Commits
+from ctxfs.contexts import Contexts
 from ctxfs.core import Core
 from ctxfs.disk_health import DiskHealth
+from ctxfs.files.context import root_key
 from ctxfs.files.passthrough import DiskOperations
 from ctxfs.files.passthrough_blocking import BlockingCalls
 from ctxfs.files.temporaries import Temporaries
@@ -74,13 +76,15 @@ class FuseThread:
         subjects = Subjects(store, users, root, time.time_ns())
         kernel = KernelCache(subjects)
         health = DiskHealth(lambda: kernel.attributes_changed(inode_of(Node(Kind.STATUS, 1))))
+        commits = Commits(self._loop, store, health, self._statistics, kernel.appended)
         budget = Budget()
         return Core(
             store=store,
             store_dir=store_dir,
             subjects=subjects,
             users=users,
-            commits=Commits(self._loop, store, health, self._statistics, kernel.appended),
+            commits=commits,
+            contexts=Contexts(subjects, commits, kernel),
             kernel=kernel,
             disk=DiskOperations(
                 disk_dir,
@@ -96,8 +100,18 @@ class FuseThread:
             alone=owner_uid is not None,
         )
 
+    def _finish_removals(self) -> None:
+        """What a daemon that died had put aside: deleted with its session, or back where it was."""
+        roots = self._core.disk.closed_roots
+        for number in roots.aside():
+            session = self._core.store.session_by_id(number)
+            if session is not None:
+                roots.put_back(root_key(self._core, session), number)
+            roots.delete_now(number)
+
     def start(self) -> None:
         """Mounts; requests are answered when this returns (``StoreFailed`` where FUSE refuses)."""
+        self._finish_removals()
         pyfuse3.trio = self._loop  # type: ignore[attr-defined]
         try:
             pyfuse3.init(self._operations, self._mountpoint, set(self._options))

@@ -78,6 +78,10 @@ class Kind(enum.IntEnum):
     CONTEXT = 47
     TEMPORARY = 48
     SOCKET = 49
+    CONTEXT_MESSAGES = 50
+    CONTEXT_LOG = 51
+    CONTEXT_TRANSCRIPT = 52
+    CONTEXT_REQUEST = 53
 
 
 # Kinds whose ids are numbers of ``Interned``.

@@ -12,6 +12,7 @@ from queue import SimpleQueue
 
 import pyfuse3
 
+from backend.derived import File
 from backend.log_contract import listed_key
 from backend.store import Appended, IndexKind, Removed, Session
 from ctxfs.files.index import key_of
@@ -37,7 +38,14 @@ SESSION_FILES = {
     "AGENTS.md": Kind.AGENTS_MD,
     "SKILLS.md": Kind.SKILLS_MD,
 }
+CONTEXT_FILES: dict[Kind, File] = {
+    Kind.CONTEXT_MESSAGES: "messages.jsonl",
+    Kind.CONTEXT_LOG: "log.jsonl",
+    Kind.CONTEXT_TRANSCRIPT: "transcript.md",
+    Kind.CONTEXT_REQUEST: "request.json",
+}
 _FIRST_INODES = {file: inode_of(Node(kind, 0)) for file, kind in SESSION_FILES.items()}
+_FIRST_CONTEXT_INODES = tuple(inode_of(Node(kind, 0)) for kind in CONTEXT_FILES)
 _FIRST_SESSION, _FIRST_LIST = inode_of(Node(Kind.SESSION, 0)), inode_of(Node(Kind.LIST, 0))
 KEY_DIRECTORIES: dict[IndexKind, Kind] = {
     "by-cwd": Kind.BY_CWD,
@@ -59,6 +67,7 @@ class KernelCache:
         self.changes = 0
         self._subjects = subjects
         self._outdated: set[int] = set()
+        self._contexts: set[int] = set()
         self._aliases: dict[int, set[int]] = {}
         self._watchers: dict[int, set[Watcher]] = {}
         self._entries: SimpleQueue[tuple[int, bytes] | None] = SimpleQueue()
@@ -123,6 +132,9 @@ class KernelCache:
         for file in change.files:
             self._grown(_FIRST_INODES[file] | session.id)
         self._outdate(_FIRST_SESSION | session.id)
+        if session.id in self._contexts:
+            for first in _FIRST_CONTEXT_INODES:
+                self._grown(first | session.id)
         if session.owner is None:
             return
         if change.listed:
@@ -134,6 +146,16 @@ class KernelCache:
         for key in change.keys_gone:
             self._key_gone(session.owner, "by-cwd", key)
 
+    def context_shown(self, session: int) -> None:
+        """The kernel may know attributes of files in a session's ``context/`` from now on."""
+        self._contexts.add(session)
+
+    def context_forgotten(self, session: int) -> None:
+        """It must ask for them again, and is told of no append until it has."""
+        self._contexts.discard(session)
+        for first in _FIRST_CONTEXT_INODES:
+            self.attributes_changed(first | session)
+
     def session_made(self, owner: int, session: Session) -> None:
         """A session was made, or branched: a branch has a cwd, and takes its key over."""
         self.owner_changed(owner)
@@ -144,7 +166,7 @@ class KernelCache:
     def removed(self, owner: int, session: int, change: Removed) -> None:
         """A session was archived or deleted: its row, its modes and its owner's index changed."""
         self._subjects.drop(session)
-        for kind in (Kind.SESSION, Kind.CONTEXT, *SESSION_FILES.values()):
+        for kind in (Kind.SESSION, Kind.CONTEXT, *SESSION_FILES.values(), *CONTEXT_FILES):
             self.attributes_changed(inode_of(Node(kind, session)))
         self.owner_changed(owner)
         for index, key in change.keys_gone:

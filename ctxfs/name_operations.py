@@ -21,12 +21,14 @@ from ctxfs.files.directories import Caller
 from ctxfs.files.handles import Handle
 from ctxfs.files.passthrough_inodes import DISK_TAG
 from ctxfs.inodes import HOMES, INTERNED, TEMPORARY, Kind, Node, inode_of, node_of
+from ctxfs.kernel_cache import CONTEXT_FILES
 from ctxfs.listings import Listing
 from ctxfs.patterns import FOUND, SAME_ID
 from ctxfs.privacy import check_admin, check_space
 from ctxfs.renames import Renames
 from ctxfs.tree import Entry, Tree
 
+FIRST_CONTEXT_INODE = min(inode_of(Node(kind, 0)) for kind in CONTEXT_FILES)
 NOW_NS = 2 * 10**9
 _STATVFS = ("f_bsize", "f_frsize", "f_blocks", "f_bfree", "f_bavail", "f_files", "f_ffree", "f_favail")
 
@@ -95,7 +97,16 @@ class NameOperations:
             self._core.temporaries.settle(temporary)
 
     async def getattr(self, inode: int, ctx: RequestContext) -> EntryAttributes:
+        if inode >= FIRST_CONTEXT_INODE:
+            await self._context_ready(inode)
         return self._attributes(inode)
+
+    async def _context_ready(self, inode: int) -> None:
+        """Looks at what is new for a derived file of a session, if that is what it is: it may take long."""
+        node = node_of(inode)
+        file = CONTEXT_FILES.get(node.kind)
+        if file is not None:
+            await self._core.contexts.ready(node.id, file)
 
     def _attributes(self, inode: int) -> EntryAttributes:
         node = self._content.target(inode)
@@ -249,8 +260,6 @@ class NameOperations:
         check_space(directory.access, ctx.uid)
         if directory.access.archived:
             raise FUSEError(errno.EROFS)
-        if directory.node.kind is Kind.CONTEXT:
-            raise FUSEError(errno.ENOTSUP)
 
     async def rmdir(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
         directory, text = self._directory(parent_inode), text_of(name)
@@ -328,6 +337,8 @@ class NameOperations:
     # Extended attributes.
 
     async def getxattr(self, inode: int, name: bytes, ctx: RequestContext) -> bytes:
+        if inode >= FIRST_CONTEXT_INODE:
+            await self._context_ready(inode)
         return xattrs.get(self._content, self._existing(inode), text_of(name))
 
     async def listxattr(self, inode: int, ctx: RequestContext) -> Sequence[bytes]:

@@ -11,6 +11,7 @@ from typing import Any
 import pyfuse3
 from pyfuse3 import EntryAttributes, FUSEError, RequestContext, StatvfsData
 
+from ctxfs.context_operations import ContextOperations, is_context
 from ctxfs.core import Core
 from ctxfs.file_operations import ALWAYS_READY, TreeOperations
 from ctxfs.files.passthrough_inodes import DISK_TAG
@@ -18,9 +19,12 @@ from ctxfs.inodes import Kind, node_of
 
 # Handlers whose first argument, an inode or a file handle, says where they belong.
 _BY_FIRST_ARGUMENT = (
-    "lookup", "getattr", "setattr", "readlink", "mknod", "mkdir", "unlink", "rmdir", "symlink", "create",
-    "open", "read", "write", "flush", "release", "fsync", "opendir", "readdir", "releasedir", "fsyncdir",
+    "getattr", "setattr", "readlink", "open", "read", "write", "flush", "release", "fsync",
     "setxattr", "getxattr", "listxattr", "removexattr",
+)  # fmt: skip
+# Likewise, and those in which ``context/`` is a directory unlike others.
+_OF_NAMES = (
+    "lookup", "mknod", "mkdir", "unlink", "rmdir", "symlink", "create", "opendir", "readdir", "releasedir", "fsyncdir",
 )  # fmt: skip
 
 
@@ -35,8 +39,12 @@ class Operations(pyfuse3.Operations):
         super().__init__()
         self._disk = core.disk
         self._tree = TreeOperations(core)
+        self._context = ContextOperations(core, self._tree)
         for name in _BY_FIRST_ARGUMENT:
             setattr(self, name, _dispatched(getattr(self._tree, name), getattr(self._disk, name)))
+        for name in _OF_NAMES:
+            handlers = (getattr(part, name) for part in (self._tree, self._disk, self._context))
+            setattr(self, name, _dispatched_by_place(*handlers))
 
     async def statfs(self, ctx: RequestContext) -> StatvfsData:
         return await self._tree.statfs(ctx)
@@ -53,6 +61,8 @@ class Operations(pyfuse3.Operations):
     async def rename(self, old: int, name: bytes, new: int, new_name: bytes, flags: int, ctx: RequestContext) -> None:
         if old & new & DISK_TAG:
             await self._disk.rename(old, name, new, new_name, flags, ctx)
+        elif is_context(old) or is_context(new):
+            await self._context.rename(old, name, new, new_name, flags, ctx)
         elif (old | new) & DISK_TAG:
             # mv would copy a session on EXDEV, out of its privacy (spec 1.4).
             is_session = not old & DISK_TAG and node_of(old).kind is Kind.SESSIONS
@@ -63,6 +73,8 @@ class Operations(pyfuse3.Operations):
     async def link(self, inode: int, new_parent: int, new_name: bytes, ctx: RequestContext) -> EntryAttributes:
         if inode & new_parent & DISK_TAG:
             return await self._disk.link(inode, new_parent, new_name, ctx)
+        if is_context(new_parent):
+            return await self._context.link(inode, new_parent, new_name, ctx)
         raise FUSEError(errno.EXDEV if (inode | new_parent) & DISK_TAG else errno.EPERM)
 
 
@@ -72,5 +84,14 @@ Handler = Callable[..., Awaitable[Any]]
 def _dispatched(tree: Handler, disk: Handler) -> Handler:
     def handler(first: int, *rest: Any) -> Awaitable[Any]:
         return disk(first, *rest) if first & DISK_TAG else tree(first, *rest)
+
+    return handler
+
+
+def _dispatched_by_place(tree: Handler, disk: Handler, context: Handler) -> Handler:
+    def handler(first: int, *rest: Any) -> Awaitable[Any]:
+        if first & DISK_TAG:
+            return disk(first, *rest)
+        return context(first, *rest) if is_context(first) else tree(first, *rest)
 
     return handler

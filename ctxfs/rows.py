@@ -21,7 +21,8 @@ class Row:
     """One kind of file.
 
     ``show`` gives the content, ``size`` its length where that needs no content; ``stream`` is a log file, read by
-    ranges. ``open`` makes the handle of a writer (none: derived), ``accept`` takes a temporary renamed onto it.
+    ranges. ``reader`` makes the handle of a reader, ``open`` that of a writer (none: derived), ``accept`` takes a
+    temporary renamed onto it.
     ``truncate`` is a change of size by path (without it: to nothing, which is none). ``unlink`` removes it.
     ``exists`` is asked where a name may lead to nothing; ``creatable`` names may be made by ``open(O_CREAT)``.
     ``give`` changes a directory's uid, gid and mode for an admin. ``temporaries`` says which other names in it may be
@@ -36,6 +37,7 @@ class Row:
     show: Callable[["Core", Any], bytes] | None = None
     size: Callable[["Core", Any], int] | None = None
     stream: Stream | None = None
+    reader: Callable[[Opening], Handle] = Handle
     open: Callable[[Opening], Handle] | None = None
     accept: Callable[["Core", Node, bytes, int], Awaitable[None]] | None = None
     exists: Callable[["Core", Any], bool] | None = None

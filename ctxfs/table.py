@@ -15,9 +15,10 @@ from pyfuse3 import FUSEError
 from backend.errors import Missing
 from backend.facts import stream_size
 from backend.store import Stream
-from ctxfs.files import appends, definitions, snapshots, spaces, values
+from ctxfs.files import appends, context, definitions, snapshots, spaces, values
 from ctxfs.files.mount_status import mount_status, status_changed_at
 from ctxfs.inodes import Kind, Node
+from ctxfs.kernel_cache import CONTEXT_FILES
 from ctxfs.privacy import (
     DERIVED,
     DIRECTORY,
@@ -41,10 +42,6 @@ def _mounted(core: "Core", _: Any) -> int:
 
 def _session_time(_: "Core", subject: Any) -> int:
     return int(subject.updated_at * 1_000_000)
-
-
-def _creation_time(_: "Core", subject: Any) -> int:
-    return int(subject.session.created_mtime)
 
 
 def _owner_time(_: "Core", subject: Any) -> int:
@@ -101,6 +98,21 @@ def _log_row(name: str, stream: Stream, mtime: str) -> Row:
         open=appends.LogWriter,
         accept=appends.replace_log,
         truncate=_keep_history,
+    )
+
+
+def _derived_row(kind: Kind) -> Row:
+    file = CONTEXT_FILES[kind]
+    return Row(
+        name=file,
+        parents=(Kind.CONTEXT,),
+        modes=DERIVED,
+        load=Subjects.session,
+        mtime=lambda core, subject: core.contexts.mtime(subject.session, file),
+        size=lambda core, subject: core.contexts.present(subject.session, file).size,
+        exists=lambda core, subject: core.contexts.view(subject.session, file) is not None,
+        reader=context.DerivedHandle,
+        unlink=context.unlink_derived,
     )
 
 
@@ -320,5 +332,12 @@ TABLE: dict[Kind, Row] = {
     Kind.META: _session_row("meta.json", "meta_mtime", lambda s: s.meta, modes=EDITABLE, **_value(values.META)),
     Kind.AGENTS_MD: _snapshot_row("AGENTS.md"),
     Kind.SKILLS_MD: _snapshot_row("SKILLS.md"),
-    Kind.CONTEXT: _directory("context", (Kind.SESSION,), Subjects.session, _creation_time, modes=SESSION_DIRECTORY),
+    Kind.CONTEXT: _directory(
+        "context",
+        (Kind.SESSION,),
+        Subjects.session,
+        lambda core, subject: context.changed_at(core, subject.session),
+        modes=SESSION_DIRECTORY,
+    ),
+    **{kind: _derived_row(kind) for kind in CONTEXT_FILES},
 }

@@ -32,7 +32,7 @@ _SESSION: dict[str, Callable[[Session], object]] = {
 
 
 async def _delete(core: "Core", number: int, value: bytes, uid: int) -> None:
-    sessions.delete_session(core, number, value, uid)
+    await sessions.delete_session(core, number, value, uid)
 
 
 async def _branch(core: "Core", number: int, value: bytes, uid: int) -> None:

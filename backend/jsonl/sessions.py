@@ -110,6 +110,10 @@ class Sessions(Discovery, LogContract):
         shutil.rmtree(hidden, ignore_errors=True)
         return removed
 
+    def context_directory(self, session: int) -> str | None:
+        record = found(self._session_record(session), "session")
+        return f"{os.path.relpath(self._session_path(record), self._directory)}/context"
+
     def read_stream(self, session: int, stream: Stream, offset: int, size: int) -> bytes:
         log = self._log(session)
         with reported():

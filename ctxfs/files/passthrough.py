@@ -27,19 +27,19 @@ import pyfuse3
 from pyfuse3 import EntryAttributes, FileInfo, ReaddirToken, RequestContext, SetattrFields, StatvfsData
 
 from backend.system_calls import RENAME_EXCHANGE, RENAME_NOREPLACE
-from ctxfs.files.passthrough_attributes import changes_others, entry_of, fill_entry, give_to_caller, set_mode
+from ctxfs.files.passthrough_attributes import changes_others, entry_of, give_to_caller, set_mode
 from ctxfs.files.passthrough_blocking import Offload, inline
-from ctxfs.files.passthrough_calls import DirectoryEntry, set_times
+from ctxfs.files.passthrough_calls import set_times
+from ctxfs.files.passthrough_closed import ClosedRoots
 from ctxfs.files.passthrough_data import FileData
 from ctxfs.files.passthrough_descriptors import Descriptors
-from ctxfs.files.passthrough_directory import DirectoryStream
-from ctxfs.files.passthrough_inodes import DISK_TAG, Inode, Listed
-from ctxfs.files.passthrough_roots import Roots, check_home
+from ctxfs.files.passthrough_inodes import DISK_TAG, Inode, Place
+from ctxfs.files.passthrough_listings import Listings
+from ctxfs.files.passthrough_roots import Roots, check_home, check_same_place, check_writable
 from ctxfs.files.passthrough_tree import DiskTree, leaf, through
 
 _FLAGS = os.O_ACCMODE | os.O_TRUNC | os.O_SYNC | os.O_DSYNC | os.O_NOATIME
 _KINDS = (stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK)
-_DOTS = (b".", b"..")
 _ACL = b"system.posix_acl_"
 _CAPABILITY = b"security.capability"
 
@@ -60,8 +60,10 @@ class DiskOperations:
         self._give = give_to_caller if as_root else set_mode
         self._invalidate = invalidate
         self._data = FileData(offload)
-        self._streams: dict[int, DirectoryStream] = {}
         self._descriptors = Descriptors()
+        self._closed_files: dict[int, Place] = {}
+        self.listings = Listings(self._tree, self._descriptors)
+        self.closed_roots = ClosedRoots(self._tree, self._roots, offload)
 
     def close(self) -> None:
         """Gives up the descriptors of the tree; the mount must be gone."""
@@ -118,9 +120,21 @@ class DiskOperations:
     # Names
 
     def _allowed(self, inode: int, ctx: RequestContext) -> Inode:
-        """What is opened, or a directory in which a name changes."""
+        """What is opened."""
         known = self._tree.table[inode]
         check_home(known, ctx.uid)
+        return known
+
+    def _changeable(self, inode: int, ctx: RequestContext) -> Inode:
+        """A directory in which a name changes, or what is opened for writing."""
+        known = self._allowed(inode, ctx)
+        check_writable(known)
+        return known
+
+    def _writable(self, inode: int) -> Inode:
+        """What is changed by itself; whether the caller may do that, the kernel has checked."""
+        known = self._tree.table[inode]
+        check_writable(known)
         return known
 
     async def lookup(self, parent_inode: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
@@ -143,17 +157,17 @@ class DiskOperations:
     async def mknod(self, parent_inode: int, name: bytes, mode: int, rdev: int, ctx: RequestContext) -> EntryAttributes:
         if stat.S_IFMT(mode) not in _KINDS:
             raise _error(errno.EPERM)
-        parent = self._allowed(parent_inode, ctx)
+        parent = self._changeable(parent_inode, ctx)
         os.mknod(leaf(name), mode, dir_fd=self._tree.directory(parent))
         return self._made(parent, name, mode, ctx, os.unlink)
 
     async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
-        parent = self._allowed(parent_inode, ctx)
+        parent = self._changeable(parent_inode, ctx)
         os.mkdir(leaf(name), mode, dir_fd=self._tree.directory(parent))
         return self._made(parent, name, mode, ctx, os.rmdir)
 
     async def symlink(self, parent_inode: int, name: bytes, target: bytes, ctx: RequestContext) -> EntryAttributes:
-        parent = self._allowed(parent_inode, ctx)
+        parent = self._changeable(parent_inode, ctx)
         os.symlink(target, leaf(name), dir_fd=self._tree.directory(parent))
         return self._made(parent, name, stat.S_IFLNK, ctx, os.unlink)
 
@@ -173,19 +187,20 @@ class DiskOperations:
             raise
 
     async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
-        parent = self._allowed(parent_inode, ctx)
+        parent = self._changeable(parent_inode, ctx)
         with self._tree.unlinking(parent, leaf(name)):
             os.unlink(name, dir_fd=self._tree.directory(parent))
 
     async def rmdir(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
-        parent = self._allowed(parent_inode, ctx)
+        parent = self._changeable(parent_inode, ctx)
         with self._tree.unlinking(parent, leaf(name)):
             os.rmdir(name, dir_fd=self._tree.directory(parent))
 
     async def link(self, inode: int, new_parent_inode: int, new_name: bytes, ctx: RequestContext) -> EntryAttributes:
-        new_parent = self._allowed(new_parent_inode, ctx)
+        new_parent, known = self._changeable(new_parent_inode, ctx), self._writable(inode)
+        check_same_place(known, new_parent)
         directory = self._tree.directory(new_parent)
-        with self._tree.held(self._tree.table[inode]) as fd:
+        with self._tree.held(known) as fd:
             os.link(through(fd), leaf(new_name), dst_dir_fd=directory, follow_symlinks=True)
         return self._found(new_parent, new_name)
 
@@ -200,7 +215,8 @@ class DiskOperations:
     ) -> None:
         if flags not in (0, RENAME_NOREPLACE, RENAME_EXCHANGE):
             raise _error(errno.EINVAL)
-        parent, new_parent = self._allowed(parent_inode, ctx), self._allowed(new_parent_inode, ctx)
+        parent, new_parent = self._changeable(parent_inode, ctx), self._changeable(new_parent_inode, ctx)
+        check_same_place(parent, new_parent)
         self._tree.rename(parent, leaf(name), new_parent, leaf(new_name), flags)
 
     # Attributes
@@ -217,7 +233,7 @@ class DiskOperations:
         fh: int | None,
         ctx: RequestContext,
     ) -> EntryAttributes:
-        known = self._tree.table[inode]
+        known = self._writable(inode)
         with self._tree.held(known) as fd:
             path = through(fd)
             if fields.update_uid or fields.update_gid or not changes_others(fields):
@@ -243,7 +259,7 @@ class DiskOperations:
         return answer
 
     async def setxattr(self, inode: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
-        known = self._tree.table[inode]
+        known = self._writable(inode)
         if name == _CAPABILITY:
             known.has_no_capability = False
         with self._tree.held(known) as fd:
@@ -268,7 +284,7 @@ class DiskOperations:
         return [name for name in names if not name.startswith(hidden)]
 
     async def removexattr(self, inode: int, name: bytes, ctx: RequestContext) -> None:
-        with self._tree.held(self._tree.table[inode]) as fd:
+        with self._tree.held(self._writable(inode)) as fd:
             os.removexattr(through(fd), _attribute(name))
 
     # Open files
@@ -276,7 +292,7 @@ class DiskOperations:
     async def create(
         self, parent_inode: int, name: bytes, mode: int, flags: int, ctx: RequestContext
     ) -> tuple[FileInfo, EntryAttributes]:
-        parent = self._allowed(parent_inode, ctx)
+        parent = self._changeable(parent_inode, ctx)
         self._descriptors.check(ctx.uid)
         new = flags & _FLAGS | os.O_CREAT | os.O_EXCL
         try:
@@ -289,11 +305,11 @@ class DiskOperations:
         except OSError:
             os.close(fd)
             raise
-        self._descriptors.add(fd, ctx.uid)
-        return FileInfo(fh=DISK_TAG | fd, keep_cache=True), entry
+        return self._opened(fd, parent, flags, ctx), entry
 
     async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
-        known = self._allowed(inode, ctx)
+        changes = flags & (os.O_ACCMODE | os.O_TRUNC) != os.O_RDONLY
+        known = self._changeable(inode, ctx) if changes else self._allowed(inode, ctx)
         if known.kind != stat.S_IFREG:
             raise _error(errno.EOPNOTSUPP)
         self._descriptors.check(ctx.uid)
@@ -302,7 +318,13 @@ class DiskOperations:
                 self._drop_privileges(known, held, ctx)
             # No O_APPEND: the kernel sends the offset, and writes mapped pages back through any handle.
             fd = os.open(through(held), flags & _FLAGS)
+        return self._opened(fd, known, flags, ctx)
+
+    def _opened(self, fd: int, inode: Inode, flags: int, ctx: RequestContext) -> FileInfo:
         self._descriptors.add(fd, ctx.uid)
+        place = next(inode.places()) if flags & os.O_ACCMODE != os.O_RDONLY else None
+        if place is not None and place.is_closed:
+            self._closed_files[fd] = place
         return FileInfo(fh=DISK_TAG | fd, keep_cache=True)
 
     def _drop_privileges(self, inode: Inode, held: int, ctx: RequestContext) -> None:
@@ -317,12 +339,16 @@ class DiskOperations:
         return await self._data.read(_descriptor(fh), off, size)
 
     async def write(self, fh: int, off: int, buf: bytes) -> int:
+        place = self._closed_files.get(_descriptor(fh))
+        if place is not None and place.is_read_only:
+            raise _error(errno.EROFS)
         return await self._data.write(_descriptor(fh), off, buf)
 
     async def flush(self, fh: int) -> None:
         """Nothing is held back here."""
 
     async def release(self, fh: int) -> None:
+        self._closed_files.pop(_descriptor(fh), None)
         self._descriptors.close(_descriptor(fh))
 
     async def fsync(self, fh: int, datasync: bool) -> None:
@@ -331,55 +357,13 @@ class DiskOperations:
     # Open directories
 
     async def opendir(self, inode: int, ctx: RequestContext) -> int:
-        known = self._allowed(inode, ctx)
-        self._descriptors.check(ctx.uid)
-        fd = os.open(through(self._tree.directory(known)), os.O_RDONLY | os.O_DIRECTORY)
-        self._descriptors.add(fd, ctx.uid)
-        self._streams[fd] = DirectoryStream(known, fd)
-        return DISK_TAG | fd
+        return DISK_TAG | self.listings.open(self._allowed(inode, ctx), ctx.uid)
 
     async def readdir(self, fh: int, start_id: int, token: ReaddirToken) -> None:
-        stream = self._streams[_descriptor(fh)]
-        stream.seek(start_id)
-        entry = EntryAttributes()
-        while (next_entry := stream.peek()) is not None:
-            inode = self._list(stream, next_entry, entry)
-            if inode is not None:
-                if not pyfuse3.readdir_reply(token, next_entry.name, entry, next_entry.position):
-                    self._tree.forget(inode, 0)
-                    return
-                inode.lookups += next_entry.name not in _DOTS
-            stream.advance()
-
-    def _list(self, stream: DirectoryStream, listed: DirectoryEntry, entry: EntryAttributes) -> Inode | None:
-        """Fills ``entry`` for a name of a listing; None if the name is gone."""
-        name = listed.name
-        if name in _DOTS:
-            # The kernel takes number and type of these, and neither attributes nor a lookup.
-            above = stream.inode.parent if name == b".." else None
-            inode = above or stream.inode
-            entry.st_ino, entry.st_mode = inode.number, stat.S_IFDIR
-            return inode
-        try:
-            attributes = os.stat(name, dir_fd=stream.fd, follow_symlinks=False)
-        except FileNotFoundError:
-            return None
-        except PermissionError:
-            return self._list_unseen(stream, listed, entry)
-        inode = self._tree.learn(stream.inode, name, attributes)
-        fill_entry(entry, inode, attributes)
-        return inode
-
-    def _list_unseen(self, stream: DirectoryStream, listed: DirectoryEntry, entry: EntryAttributes) -> Inode:
-        """A directory that its owner, whose daemon this is, may list but not search: names and kinds only."""
-        device, _ = stream.inode.identity
-        inode = self._tree.learn(stream.inode, listed.name, Listed(device, listed.inode, listed.kind))
-        entry.st_ino, entry.st_mode = inode.number, listed.kind
-        entry.entry_timeout = entry.attr_timeout = 0
-        return inode
+        self.listings.list(_descriptor(fh), start_id, token)
 
     async def releasedir(self, fh: int) -> None:
-        self._descriptors.close(self._streams.pop(_descriptor(fh)).fd)
+        self.listings.close(_descriptor(fh))
 
     async def fsyncdir(self, fh: int, datasync: bool) -> None:
         await self.fsync(fh, datasync)

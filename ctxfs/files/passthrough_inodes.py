@@ -36,18 +36,32 @@ def identity_of(attributes: os.stat_result | Listed) -> Identity:
     return attributes.st_dev, attributes.st_ino
 
 
+class Place:
+    """What holds for all that is in a root. ``home``: the uid whose home it is in, if it is in one.
+
+    ``is_closed``: no name of it leads anywhere else, and none from elsewhere into it. ``is_read_only``: it was
+    archived.
+    """
+
+    __slots__ = ("home", "is_closed", "is_read_only")
+
+    def __init__(self, home: int | None) -> None:
+        self.home = home
+        self.is_closed = False
+        self.is_read_only = False
+
+
 class Inode:
     """A file of the disk as the kernel knows it.
 
     ``fd`` is an O_PATH descriptor or -1: directories in recent use and files without a name have one.
-    ``children`` counts the names that known inodes have in this directory. ``home`` is, of a root in a home, the uid
-    whose home it is. ``has_no_capability`` is known of a file
-    that the kernel asked about: it asks before every write.
+    ``children`` counts the names that known inodes have in this directory. ``place`` is a root's.
+    ``has_no_capability`` is known of a file that the kernel asked about: it asks before every write.
     """
 
     __slots__ = (
-        *("_other_names", "children", "fd", "has_no_capability", "home", "identity", "kind", "lookups"),
-        *("name", "number", "parent"),
+        *("_other_names", "children", "fd", "has_no_capability", "identity", "kind", "lookups"),
+        *("name", "number", "parent", "place"),
     )
 
     def __init__(self, number: int, attributes: os.stat_result | Listed) -> None:
@@ -60,7 +74,7 @@ class Inode:
         self.lookups = 0
         self.children = 0
         self.fd = -1
-        self.home: int | None = None
+        self.place: Place | None = None
         self.has_no_capability = False
 
     @property
@@ -73,6 +87,17 @@ class Inode:
             yield self.parent, self.name
         if self._other_names:
             yield from self._other_names
+
+    def places(self) -> Iterator[Place | None]:
+        """The root that it is in, by each name (None: by none); a directory has one, and what has no name none."""
+        if self.place is not None or self.parent is None:
+            yield self.place
+            return
+        for parent, _ in self.names():
+            directory: Inode | None = parent
+            while directory is not None and directory.place is None:
+                directory = directory.parent
+            yield None if directory is None else directory.place
 
     def _has_name(self, parent: "Inode", name: bytes) -> bool:
         if self.parent is parent and self.name == name:

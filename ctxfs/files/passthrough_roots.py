@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from backend.names import is_uid
 from backend.system_calls import RENAME_NOREPLACE, rename
 from ctxfs.files.passthrough_calls import read_entries
-from ctxfs.files.passthrough_inodes import Inode
+from ctxfs.files.passthrough_inodes import Inode, Place
 from ctxfs.files.passthrough_tree import DiskTree, leaf, through
 
 _DOTS = (b".", b"..")
@@ -34,9 +34,20 @@ class Roots:
                 if not root.is_directory:
                     raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
                 root.lookups += 1
-                root.home = _home_of(key)
+                root.place = Place(_home_of(key))
                 self._found[key] = root
         return self._found[key]
+
+    @contextmanager
+    def visited(self, key: str) -> Iterator[Inode]:
+        """A closed root for the time of the block, and as long as the kernel knows something in it."""
+        with self._reached(_parts(key)) as root:
+            if not root.is_directory:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            if root.place is None:
+                root.place = Place(_home_of(key))
+                root.place.is_closed = True
+            yield root
 
     @contextmanager
     def _reached(self, parts: list[bytes]) -> Iterator[Inode]:
@@ -54,13 +65,17 @@ class Roots:
 
         A uid or gid of -1 is that of the daemon.
         """
+        self.add(key, uid, gid, mode)
+        return self.find(key)
+
+    def add(self, key: str, uid: int, gid: int, mode: int) -> None:
+        """As ``make``, of a root that is only visited."""
         *above, name = _parts(key)
         for depth, part in enumerate(above):
             with self._reached(above[:depth]) as parent, suppress(FileExistsError):
                 os.mkdir(part, 0o700, dir_fd=self._tree.directory(parent))
         with self._reached(above) as parent, suppress(FileExistsError):
             _make_owned(self._tree.directory(parent), name, uid, gid, mode)
-        return self.find(key)
 
     def is_empty(self, key: str) -> bool:
         """Whether nothing is in the root called ``key``."""
@@ -95,20 +110,21 @@ class Roots:
 
 def check_home(inode: Inode, uid: int) -> None:
     """A home is its uid's, and uid 0's (spec 1.8): ``PermissionError`` for others, wherever they came by the inode."""
-    if uid != 0 and not any(home in (None, uid) for home in _homes(inode)):
+    if uid != 0 and not any(place is None or place.home in (None, uid) for place in inode.places()):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
-def _homes(inode: Inode) -> Iterator[int | None]:
-    """Of each name of an inode, whose home it is in; a directory has one, and what has none left is nobody's."""
-    if inode.home is not None or inode.parent is None:
-        yield inode.home
-        return
-    for parent, _ in inode.names():
-        directory: Inode | None = parent
-        while directory is not None and directory.home is None:
-            directory = directory.parent
-        yield None if directory is None else directory.home
+def check_writable(inode: Inode) -> None:
+    """``EROFS`` for what was archived, under any name."""
+    if any(place is not None and place.is_read_only for place in inode.places()):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+
+def check_same_place(inode: Inode, other: Inode) -> None:
+    """``EXDEV`` for a name that would lead into a closed root, or out of it."""
+    places = {*inode.places(), *other.places()}
+    if len(places) > 1 and any(place is not None and place.is_closed for place in places):
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 
 
 def _home_of(key: str) -> int | None:

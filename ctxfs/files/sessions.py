@@ -12,6 +12,7 @@ from backend.names import is_session_name
 from backend.store import ArchiveDirectory, Owner
 from backend.strict_json import compact, strict_document
 from ctxfs.files.appends import append_lines, writable_session
+from ctxfs.files.context import root_key
 from ctxfs.files.directories import PAGE, Caller, Found
 from ctxfs.inodes import Kind, Node, inode_of
 from ctxfs.privacy import Access, check_creator, check_space
@@ -65,7 +66,10 @@ def archive_session(core: "Core", number: int, directory: int, name: str, uid: i
     check_creator(session.access, uid)
     if owner.space != target.directory.space or name != session.session.name or not _fits(core, owner, target):
         raise FUSEError(errno.EPERM)
+    runtime = core.disk.closed_roots.place(root_key(core, session.session))
     removed = core.store.archive_session(number, directory)
+    if runtime is not None:
+        runtime.is_read_only = True
     core.kernel.removed(owner.id, number, removed)
     core.kernel.attributes_changed(inode_of(Node(Kind.ARCHIVE_DIRECTORY, directory)))
 
@@ -82,7 +86,7 @@ def _fits(core: "Core", owner: Owner, target: ArchiveSubject) -> bool:
     return True
 
 
-def delete_session(core: "Core", number: int, value: bytes, uid: int) -> None:
+async def delete_session(core: "Core", number: int, value: bytes, uid: int) -> None:
     """``user.ctx.delete`` = the session's own name; irreversible."""
     subject = core.subjects.session(number)
     check_creator(subject.access, uid)
@@ -93,9 +97,18 @@ def delete_session(core: "Core", number: int, value: bytes, uid: int) -> None:
     owner = core.subjects.owner(session.owner).owner
     if session.state == "active" or session.name in ("default", owner.current):
         raise Busy(f"session {session.name!r} is active, default or current")
-    removed = core.store.delete_session(number)
+    roots, key = core.disk.closed_roots, root_key(core, session)
+    if core.store.context_directory(number) is None:
+        roots.put_aside(key, number)
+    try:
+        removed = core.store.delete_session(number)
+    except Exception:
+        roots.put_back(key, number)
+        raise
+    core.contexts.forget(number)
     core.kernel.removed(owner.id, number, removed)
     core.kernel.entry_changed(inode_of(Node(Kind.SESSIONS, owner.id)), session.name)
+    await roots.delete(number)
 
 
 def branch_session(core: "Core", number: int, value: bytes, uid: int) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.mount.acting import new_session
-from tests.mount.scenery import Home
+from tests.mount.scenery import PROMPT, Home, append, line, said
 from tests.mounting import RunningMount, running_mount
 
 _agents = itertools.count(1)
@@ -42,3 +42,13 @@ def ctx(module_mount: RunningMount) -> Path:
 def session(ctx: Path) -> Path:
     """A new, empty session of the caller's home."""
     return new_session(ctx)
+
+
+@pytest.fixture
+def context(home: Home) -> Path:
+    """``context/`` of a session in which something was said, asked and answered."""
+    session = home.session("one")
+    append(session / "messages.jsonl", line("user", "Hello"))
+    append(session / "events.jsonl", PROMPT)
+    append(session / "messages.jsonl", said("Hi"))
+    return session / "context"

@@ -20,6 +20,7 @@ SESSION_FILES = (
     "meta.json",
 )
 DERIVED_FILES = ("latest.md", "created_at", "updated_at")
+CONTEXT_FILES = {"messages.jsonl", "log.jsonl", "transcript.md", "request.json"}
 
 
 def line(role: str, content: object, **more: Any) -> bytes:
@@ -35,6 +36,11 @@ def said(text: str) -> bytes:
 def event(kind: str, **fields: Any) -> bytes:
     """One line of events.jsonl."""
     return json.dumps({"type": kind} | fields).encode() + b"\n"
+
+
+PROMPT_HEADER = {"provider": "p", "model": "m"}
+_PROMPTED = {"header": PROMPT_HEADER, "turn": 0, "step": 0, "reason": "r", "sources": []}
+PROMPT = event("mark", name="prompt", data=_PROMPTED)
 
 
 def append(path: Path, data: bytes) -> None:
@@ -83,3 +89,8 @@ class Home:
         ALICE.does(directory.mkdir, exist_ok=True)
         ALICE.does((self.sessions / name).rename, directory / name)
         return directory / name
+
+    def put_away(self, name: str) -> Path:
+        """Archives a session that is the current one until then."""
+        put(self.session("next").parent / "index/current", "next")
+        return self.archived(name)

@@ -15,6 +15,7 @@ from backend.store import Store
 from ctxfs.boundary import errno_of
 from ctxfs.budget import Budget
 from ctxfs.commits import Commits
+from ctxfs.contexts import Contexts
 from ctxfs.core import Core
 from ctxfs.disk_health import DiskHealth
 from ctxfs.file_operations import TreeOperations
@@ -64,12 +65,14 @@ class World:
         health = DiskHealth(lambda: None)
         budget = Budget()
         self.statistics = Statistics()
+        commits = Commits(self.loop, self.store, health, self.statistics, kernel.appended)
         self.core = Core(
             store=self.store,
             store_dir=directory,
             subjects=subjects,
             users=users,
-            commits=Commits(self.loop, self.store, health, self.statistics, kernel.appended),
+            commits=commits,
+            contexts=Contexts(subjects, commits, kernel),
             kernel=kernel,
             disk=DiskOperations(directory / "disk", as_root=os.geteuid() == 0, invalidate=kernel.attributes_changed),
             temporaries=Temporaries(budget),
