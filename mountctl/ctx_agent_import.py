@@ -1,19 +1,20 @@
 """``ctx agent session import``: transcripts of other programs as sessions (spec 4.2)."""
 
 import argparse
+import json
 import sys
 from collections.abc import Iterable
 
 from backend.errors import CtxError
 from backend.transcripts.records import Identity
 from mountctl import blobs, ctx_socket
-from mountctl.cli import ERROR, OK, Failure
+from mountctl.cli import ERROR, OK, UNAVAILABLE, Failure
 from mountctl.import_files import FileWriter, Writer
 from mountctl.import_formats import FORMATS, Format
 from mountctl.import_socket import SocketWriter
 from mountctl.importing import MAX_REPORTED, Imported, Importer, Target, check
 from mountctl.progress import Progress
-from mountctl.session_options import add_agent
+from mountctl.session_options import add_agent, add_json
 from mountctl.text import counted, escaped_name
 
 DESCRIPTION = """Imports transcripts as sessions. Importing again adds only what is new. An unreadable line
@@ -22,6 +23,7 @@ is reported as FILE:LINE: reason, and its session left out whole (exit code 1) u
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_agent(parser)
+    add_json(parser)
     parser.add_argument("--from", dest="form", required=True, choices=sorted(FORMATS), help="what wrote them")
     parser.add_argument("--skip-bad", action="store_true", help="leave out unreadable lines only")
     parser.add_argument("paths", nargs="+", metavar="PATH", help="what it wrote, or a directory of that")
@@ -30,12 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     form = FORMATS[arguments.form]
     target = Target(arguments.agent, arguments.space)
-    importer = Importer(target, _writer(target))  # fails where nothing is mounted, or the agent is no name
+    target.require()
     sources = [source for path in arguments.paths for source in form.sources(path)]
     with Progress(sum(map(form.size, sources))) as progress:
-        batch = _Batch(form, target, importer, progress, arguments.skip_bad)
+        batch = _Batch(form, target, Importer(target, _writer(target)), progress, arguments.skip_bad)
         batch.add_all(sources)
-    print(batch.summary())
+    print(json.dumps(batch.counts()) if arguments.json else batch.summary())
     return ERROR if batch.left_out else OK
 
 
@@ -84,6 +86,8 @@ class _Batch:
                 return identity
             self._done[source] = self._imported(source, identity)
         except (Failure, CtxError, OSError) as error:
+            if isinstance(error, Failure) and error.exit_code == UNAVAILABLE:
+                raise  # no other source can be imported either
             self._leave_out(source, error.strerror if isinstance(error, OSError) and error.strerror else str(error))
         return None
 
@@ -94,31 +98,43 @@ class _Batch:
     def _imported(self, source: str, identity: Identity) -> Imported:
         seen = self._progress.of_file()
         found = check(source, self._format, self._target.scope, seen)
-        for fault in found.unreadable:
+        for fault in found.faults:
             place = f"{source}/{fault.file}" if fault.file else source
             self._progress.say(f"{escaped_name(place)}:{fault.number}: {escaped_name(fault.reason)}")
-        if len(found.unreadable) == MAX_REPORTED:
-            self._progress.say(f"{escaped_name(source)}: no more than {MAX_REPORTED} unreadable lines are shown")
-        if found.unreadable and not self._skip_bad:
-            raise Failure("unreadable lines; --skip-bad imports the rest of it")
+        if found.bad > MAX_REPORTED:
+            self._progress.say(f"{escaped_name(source)}: {found.bad - MAX_REPORTED} more lines cannot be read")
+        if found.bad and not self._skip_bad:
+            raise Failure(f"{counted(found.bad, 'unreadable line')}; --skip-bad imports the rest of it")
         if not found.lines:
-            return Imported()
+            return Imported(skipped=found.bad)
         if found.needs_blobs:
             blobs.directory(self._target.agent, self._target.space)
         again = self._format.convert(source, self._target.scope, seen) if found.records is None else found.records
         return self._importer.transfer(source, identity, again)
 
+    def counts(self) -> dict[str, int]:
+        """What was done, as ``--json`` prints it."""
+        results = self._done.values()
+        return {
+            "sessions": len({session for result in results for session in result.sessions}),
+            "added": sum(result.added for result in results),
+            "present": sum(result.present for result in results),
+            "skipped": sum(result.skipped for result in results),
+            "empty": sum(not result.sessions for result in results),
+            "left_out": self.left_out,
+        }
+
     def summary(self) -> str:
         """One line for stdout."""
-        sessions = {session for result in self._done.values() for session in result.sessions}
-        added, present, skipped = (
-            sum(getattr(result, key) for result in self._done.values()) for key in ("added", "present", "skipped")
-        )
-        parts = [f"{counted(len(sessions), 'session')}: {counted(added, 'line')} added, {present} already there"]
-        if skipped:
-            parts.append(f"{counted(skipped, 'unreadable line')} skipped")
-        if empty := sum(not result.sessions for result in self._done.values()):
-            parts.append(f"{counted(empty, 'file')} without a conversation")
-        if self.left_out:
-            parts.append(f"{counted(self.left_out, 'session')} left out")
-        return ", ".join(parts)
+        counts = self.counts()
+        done = f"{counted(counts['sessions'], 'session')}: {counted(counts['added'], 'line')} added"
+        more = [
+            f"{counted(counts[key], what)} {became}"
+            for key, what, became in (
+                ("skipped", "unreadable line", "skipped"),
+                ("empty", "file", "without a conversation"),
+                ("left_out", "session", "left out"),
+            )
+            if counts[key]
+        ]
+        return ", ".join([done, f"{counts['present']} already there", *more])

@@ -20,7 +20,7 @@ class Format(Protocol):
     """What an import needs of a format. A source is the path of what holds one session, its children included."""
 
     def sources(self, path: str) -> Iterator[str]:
-        """What ``path`` holds, in a stable order (``OSError``, ``Failure``: nothing)."""
+        """What ``path`` holds, the most recent last, so that it leads index/list (``OSError``, ``Failure``)."""
         ...
 
     def size(self, source: str) -> int:
@@ -51,10 +51,10 @@ class Files:
             os.stat(path)
             yield path
             return
-        found = sorted(str(file) for file in Path(path).rglob("*.jsonl") if file.is_file())
+        found = sorted((file.stat().st_mtime_ns, str(file)) for file in Path(path).rglob("*.jsonl") if file.is_file())
         if not found:
             raise Failure(f"{path} has no .jsonl file")
-        yield from found
+        yield from (file for _, file in found)
 
     def size(self, source: str) -> int:
         return os.path.getsize(source)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from backend.transcripts.records import Converted
-from mountctl.ctx_socket import CtxSocket, place
+from mountctl.ctx_socket import CtxSocket, Refused, place
 from mountctl.import_files import BATCH_BYTES, branch
 
 MOST_LINES = 5_000
@@ -86,7 +86,11 @@ class SocketWriter:
         """Takes answers until at most so many are missing."""
         while len(self._sent) > most:
             sessions = self._sent.popleft()
-            for session, result in zip(sessions, self._connection.receive()["sessions"], strict=True):
+            try:
+                results = self._connection.receive()["sessions"]
+            except Refused as refusal:
+                results = [{"code": refusal.code, "message": str(refusal)}] * len(sessions)
+            for session, result in zip(sessions, results, strict=True):
                 if "code" in result:
                     self._failed.setdefault(session, _reason(result))
 

@@ -9,10 +9,10 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from backend.names import child_name, is_uuid
+from backend.names import child_name, is_agent_name, is_model_name, is_uuid
 from backend.transcripts.records import Child, Converted, Identity, Position, Record, Unreadable, session_name
 from mountctl import blobs, places, sessions
-from mountctl.cli import Failure
+from mountctl.cli import USAGE, Failure
 from mountctl.ctx_session_new import make_owner
 from mountctl.import_files import BATCH_BYTES, Writer
 from mountctl.import_formats import Format, Progress
@@ -36,6 +36,15 @@ class Target(NamedTuple):
     def scope(self) -> str:
         return "private" if self.space is None else "shared"
 
+    def require(self) -> None:
+        """``Failure`` unless the mount can have such an agent there."""
+        places.owner(self.agent, self.space)
+        name = self.agent.removeprefix(places.MODEL_PREFIX)
+        if not (is_agent_name(name) if name == self.agent else is_model_name(name)):
+            raise Failure(f"{self.agent!r} is no name of an agent or model", USAGE)
+        if self.space is not None and not os.path.isdir(places.space(self.space)):
+            raise Failure(f"there is no shared space {self.space!r}")
+
 
 class Imported(NamedTuple):
     """What came of one source: its sessions, lines added, already there, and skipped as unreadable."""
@@ -47,27 +56,32 @@ class Imported(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """A source that was read through: its records if it is small, how many lines it gives, what cannot be read."""
+    """A source that was read through: its records if it is small, how many lines it gives, what cannot be read.
+
+    ``faults`` are the first of the ``bad`` lines that cannot be read.
+    """
 
     records: list[Record] | None
     lines: int
     needs_blobs: bool
-    unreadable: list[Unreadable]
+    bad: int
+    faults: list[Unreadable]
 
 
 def check(source: str, form: Format, scope: str, progress: Progress) -> Checked:
     """Reads a source through; keeps at most 1000 of its faults."""
     held: list[Record] | None = [] if form.size(source) <= HELD_BYTES else None
-    lines, needs_blobs, faults = 0, False, list[Unreadable]()
+    lines, needs_blobs, bad, faults = 0, False, 0, list[Unreadable]()
     for record in form.convert(source, scope, progress):
         if held is not None:
             held.append(record)
         if isinstance(record, Converted):
             lines += 1
             needs_blobs = needs_blobs or bool(record.blobs)
-        elif isinstance(record, Unreadable) and len(faults) < MAX_REPORTED:
-            faults.append(record)
-    return Checked(held, lines, needs_blobs, faults)
+        elif isinstance(record, Unreadable):
+            bad += 1
+            faults += [record] if bad <= MAX_REPORTED else []
+    return Checked(held, lines, needs_blobs, bad, faults)
 
 
 class Importer:

@@ -14,7 +14,6 @@ from typing import Any, BinaryIO, NamedTuple
 from backend.errors import InvalidValue
 from backend.names import is_model_name, is_stable_path, is_uuid
 from backend.store import Stream
-from backend.strict_json import lenient_object
 from backend.transcripts.claude_tree import Chain, Line, Tree
 from backend.transcripts.records import (
     Converted,
@@ -25,6 +24,7 @@ from backend.transcripts.records import (
     made,
     numbered_lines,
     objects,
+    parsed,
     parts_of,
     session_name,
     time_of,
@@ -65,7 +65,7 @@ def convert(file: BinaryIO, scope: str) -> Iterator[Record]:
     for number, raw in numbered_lines(file):
         try:
             yield from reader.read(number, raw)
-        except (ValueError, InvalidValue) as error:
+        except InvalidValue as error:
             yield Unreadable(number, str(error))
     yield from reader.end()
 
@@ -88,11 +88,9 @@ class _Reader:
         self._number = 0
 
     def read(self, number: int, raw: bytes | None) -> Iterator[Record]:
-        """What one source line becomes (``ValueError``, ``InvalidValue``: it cannot be read)."""
+        """What one source line becomes (``InvalidValue``: it cannot be read)."""
         self._number = number
-        if raw is None:
-            raise InvalidValue("the line has more than 64 MiB")
-        record = lenient_object(raw)
+        record = parsed(raw)
         kind = record.get("type")
         if kind in _CONVERSATION:
             yield from self._conversation(record, hash(raw))

@@ -29,6 +29,7 @@ from backend.transcripts.records import (
     made,
     numbered_lines,
     objects,
+    parsed,
     session_name,
     time_of,
 )
@@ -65,7 +66,7 @@ def convert(file: BinaryIO, scope: str) -> Iterator[Record]:
     for number, raw in numbered_lines(file):
         try:
             yield from reader.read(number, raw)
-        except (ValueError, InvalidValue) as error:
+        except InvalidValue as error:
             yield Unreadable(number, str(error))
 
 
@@ -94,11 +95,9 @@ class _Reader:
         self._turns: list[tuple[int, Position]] = []
 
     def read(self, number: int, raw: bytes | None) -> Iterator[Record]:
-        """What one source line becomes (``ValueError``, ``InvalidValue``: it cannot be read)."""
+        """What one source line becomes (``InvalidValue``: it cannot be read)."""
         self._number = number
-        if raw is None:
-            raise InvalidValue("the line has more than 64 MiB")
-        record = lenient_object(raw)
+        record = parsed(raw)
         self._stamp = {"timestamp": record["timestamp"]} if isinstance(record.get("timestamp"), str) else {}
         self._time = time_of(record.get("timestamp")) or self._time
         if (header := _header(record)) is not None:

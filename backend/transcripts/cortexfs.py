@@ -14,11 +14,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
 
-from backend.errors import CtxError
+from backend.errors import CtxError, InvalidValue
 from backend.lines import validate_meta
 from backend.names import is_stable_path, is_uuid
 from backend.store import Stream
-from backend.strict_json import MAX_LINE, lenient_object
+from backend.strict_json import MAX_LINE
 from backend.transcripts.blobs import Blob, restored
 from backend.transcripts.records import (
     Converted,
@@ -29,6 +29,7 @@ from backend.transcripts.records import (
     made,
     numbered_lines,
     objects,
+    parsed,
     session_name,
 )
 
@@ -128,8 +129,8 @@ class _Log:
         if stream == "messages" and len(raw) <= MAX_LINE:
             return self._with_blobs(Converted(number, stream, raw, time=time))
         try:
-            value = lenient_object(raw)
-        except ValueError as error:
+            value = parsed(raw)
+        except InvalidValue as error:
             return Unreadable(number, str(error))
         mended = value if stream == "messages" else self._mended(value)
         if mended is not value or len(raw) > MAX_LINE:

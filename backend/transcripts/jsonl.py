@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from backend.errors import InvalidValue
 from backend.strict_json import MAX_LINE, lenient_object
 from backend.transcripts.records import (
     Converted,
@@ -12,6 +13,7 @@ from backend.transcripts.records import (
     judged,
     made,
     numbered_lines,
+    parsed,
     session_name,
     time_of,
 )
@@ -48,7 +50,7 @@ def _time(raw: bytes) -> int | None:
 
 def _shortened(number: int, raw: bytes, scope: str) -> Record:
     try:
-        value = lenient_object(raw)
-    except ValueError as error:
+        value = parsed(raw)
+    except InvalidValue as error:
         return Unreadable(number, str(error))
     return made(number, "messages", value, scope, time_of(value.get("timestamp")))

@@ -1,5 +1,6 @@
 """What every format's converter yields, and the tools they share (spec 4.2, import). Pure."""
 
+import contextlib
 import hashlib
 import re
 from collections.abc import Iterator
@@ -96,13 +97,23 @@ def numbered_lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
         yield number, None
 
 
+def parsed(raw: bytes | None) -> dict[str, Any]:
+    """The object that a line of ``numbered_lines`` is (``InvalidValue``: it is none)."""
+    if raw is None:
+        raise InvalidValue("the line has more than 64 MiB")
+    try:
+        return lenient_object(raw)
+    except UnicodeDecodeError:
+        raise InvalidValue("not UTF-8") from None
+    except ValueError:
+        raise InvalidValue("not one JSON object" if raw.strip() else "a blank line") from None
+
+
 def objects(file: BinaryIO) -> Iterator[dict[str, Any]]:
     """The lines of a file that are JSON objects, whatever else is in it."""
     for _, raw in numbered_lines(file):
-        try:
-            yield lenient_object(raw or b"")
-        except ValueError:
-            continue
+        with contextlib.suppress(InvalidValue):
+            yield parsed(raw)
 
 
 def judged(line: Converted, scope: str) -> Record:

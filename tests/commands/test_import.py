@@ -181,6 +181,65 @@ def test_a_copied_session_directory_is_the_same_session_elsewhere(agent: Agent, 
     assert blob.read_bytes() == (agent.directory.parent / "data/blob" / blob.name).read_bytes()
 
 
+def test_json_says_what_was_done(agent: Agent, tmp_path: Path) -> None:
+    for name, content in (("a", GOOD), ("b", GOOD + "{\n" * 1500), ("c", "{\n"), ("d", "")):
+        (tmp_path / f"{name}.jsonl").write_text(content)
+    command = ("agent", "import", agent.name, "--json", "--from", "jsonl", str(tmp_path))
+    ran = agent.run(*command)
+    assert (ran.code, json.loads(ran.out)) == (
+        1,
+        {"sessions": 1, "added": 2, "present": 0, "skipped": 0, "empty": 1, "left_out": 2},
+    )
+    assert "b.jsonl: 500 more lines cannot be read" in ran.err and "left out: 1500 unreadable lines" in ran.err
+    ran = agent.run(*command, "--skip-bad")
+    assert (ran.code, json.loads(ran.out)) == (
+        0,
+        {"sessions": 2, "added": 2, "present": 2, "skipped": 1501, "empty": 2, "left_out": 0},
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "code"),
+    [("ctx", (), 2), ("a/b", (), 2), ("x.d", (), 2), ("model:a/b/c", (), 2), ("x", ("--space", "nowhere"), 1)],
+)
+def test_a_place_that_cannot_be_fails_once(
+    agent: Agent, tmp_path: Path, name: str, more: tuple[str, ...], code: int
+) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.jsonl").write_text(GOOD)
+    ran = agent.run("agent", "import", name, *more, "--from", "jsonl", str(tmp_path))
+    assert (ran.code, ran.out, ran.err.count("\n")) == (code, "", 1)
+
+
+def test_an_agent_that_is_a_model_has_sessions_and_no_blobs(agent: Agent, tmp_path: Path) -> None:
+    (tmp_path / "big.jsonl").write_text(GOOD + json.dumps({"role": "user", "content": "x" * (1 << 20)}) + "\n")
+    (tmp_path / "talk.jsonl").write_text(GOOD)
+    ran = agent.run("agent", "import", f"model:p/{agent.name}", "--from", "jsonl", str(tmp_path))
+    assert (ran.code, ran.out) == (1, "1 session: 2 lines added, 0 already there, 1 session left out\n")
+    model = agent.directory.parents[2] / f"model/p/{agent.name}.d/session"
+    assert sorted(os.listdir(model)) == ["index", "talk"]
+
+
+def test_the_source_that_was_written_last_leads_the_list(agent: Agent, tmp_path: Path) -> None:
+    for name, mtime in (("b", 100), ("a", 300), ("c", 200)):
+        (tmp_path / f"{name}.jsonl").write_text(GOOD)
+        os.utime(tmp_path / f"{name}.jsonl", (mtime, mtime))
+    agent.run("agent", "import", agent.name, "--from", "jsonl", str(tmp_path))
+    assert (agent.directory / "index/list").read_text() == "a\nc\nb\n"
+
+
+@pytest.mark.parametrize("form", ["claude-code", "codex", "jsonl"])
+def test_lines_that_nest_deeply_are_unreadable_and_no_more(agent: Agent, tmp_path: Path, form: str) -> None:
+    deep = "[" * 100_000
+    nested = '{"a":' * 500 + "1" + "}" * 500
+    (tmp_path / "x.jsonl").write_text(
+        f'{{"type":"user","role":"user","content":{deep}\n'
+        f'{{"type":"user","role":"user","message":{{"content":[{{"type":"x","y":{nested}}}]}},"content":[{{"type":"x","y":{nested}}}]}}\n'
+    )
+    ran = agent.run("agent", "import", agent.name, "--from", form, "--skip-bad", str(tmp_path))
+    assert ran.code == 0 and "x.jsonl:1: " in ran.err
+
+
 @pytest.mark.parametrize("form", ["claude-code", "codex", "cortexfs", "jsonl"])
 def test_a_path_without_sources_fails_by_name(agent: Agent, tmp_path: Path, form: str) -> None:
     for path in (tmp_path, tmp_path / "missing"):
