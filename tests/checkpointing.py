@@ -25,7 +25,7 @@ from tests.mounting import PROJECT, SCRATCH
 from tests.people import ROOT, Person
 
 Kind = Literal["copy", "reflink", "btrfs", "btrfs-loop"]
-KINDS: tuple[Kind, ...] = ("copy", "reflink")
+KINDS: tuple[Kind, ...] = ("copy", "reflink", "btrfs", "btrfs-loop")
 MIB = 1 << 20
 TIMEOUT_S = 60.0
 
@@ -171,14 +171,14 @@ def checkpoint_daemon(kind: Kind, *arguments: str, size: int | None = None) -> I
     """A daemon whose workspaces get that back end, and a disk for them."""
     with scratch() as base:
         if kind == "btrfs-loop":
-            daemon = CheckpointDaemon(base, base / "area", base / "state", *_loop_arguments(base), *arguments)
+            daemon = CheckpointDaemon(base, base / "area", base / "var/state", *_loop_arguments(base), *arguments)
             daemon.area.mkdir()
             (base / "config.toml").write_text("[backend.btrfs-loop]\nimg_size = 1\n")
             with running(daemon), _unmounted(base / "loop"):
                 yield daemon
             return
         with disk(kind, base, size) as mounted:
-            state = base / "state" if kind == "btrfs" else mounted / "state"
+            state = (base if kind == "btrfs" else mounted) / "var/state"
             daemon = CheckpointDaemon(base, mounted / "area", state, *arguments)
             daemon.area.mkdir()
             with running(daemon):

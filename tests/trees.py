@@ -116,7 +116,7 @@ def _age(root: Path) -> None:
 
 def describe(root: Path) -> dict[bytes, Any]:
     """All of a tree that a copy must keep, the root's own attributes and which names are one file among it."""
-    top = os.fsencode(root)
+    top = os.fsencode(root.resolve())
     found: dict[bytes, Any] = {path[len(top) :]: _found(path) for path in [top, *_paths(top)]}
     return found | {b"hard links": _hard_links(top)}
 

@@ -8,7 +8,7 @@ intent           it took place if                              then
 ``Taking``       the snapshot is there                         its record is added
 ``Deleting``     the snapshot is gone                          its record goes
 ``Restoring``    the announced directory stands at the path    its identity is kept, what was there before goes
-``Adopting``     the announced directory stands at the path    the workspace is registered, the original goes
+``Adopting``     the path leads to the live tree               the workspace is registered, the original goes
 ``Releasing``    the announced directory stands at the path    the workspace, its snapshots and its index go
 ===============  ============================================  =======================================================
 """
@@ -52,8 +52,7 @@ class Adopting(_Intent, frozen=True, tag="init"):
 
     path: str
     backend: str
-    data_root: str
-    owner: int
+    data_root: str | None
     new: Identity
     old: Identity
 

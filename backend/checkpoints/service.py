@@ -153,7 +153,7 @@ class Service:
             mine = await _in_thread(self._workspaces.mine, uid)
             found = [_info(each, self._locks[each.ws_id].is_writing) for each in mine]
         uptime = int(time.monotonic() - self._started)
-        return wire.StatusOk(wire.StatusReport(uptime, tuple(found), *await self.usage()))
+        return wire.StatusOk(wire.StatusReport(uptime, tuple(found), *await self.usage(uid)))
 
     async def _cleanup(self, request: wire.Cleanup, uid: int) -> wire.Response:
         keep = DEFAULT_KEEP if request.keep is None else request.keep
@@ -196,12 +196,12 @@ class Service:
     async def _health(self, _request: wire.HealthAdvisory, uid: int) -> wire.Response:
         mine = await _in_thread(self._workspaces.mine, uid)
         many = sum(len(workspace.catalogue.snapshots) > MANY_SNAPSHOTS for workspace in mine)
-        return wire.HealthAdvisoryOk(many, *await self.usage())
+        return wire.HealthAdvisoryOk(many, *await self.usage(uid))
 
-    async def usage(self) -> tuple[int, int]:
-        """Total and used bytes of the snapshots' disk, zeros if it does not say."""
+    async def usage(self, uid: int) -> tuple[int, int]:
+        """Total and used bytes of the fullest disk of a user's snapshots, zeros if it does not say."""
         try:
-            return await _in_thread(self._workspaces.usage)
+            return await _in_thread(self._workspaces.usage, uid)
         except OSError as error:
             log.warning("the disk of the snapshots does not say how full it is: %s", error)
             return 0, 0

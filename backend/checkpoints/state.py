@@ -80,6 +80,13 @@ class StateDirectory:
         """The directory of what is known about a workspace."""
         return self.indexes / ws_id
 
+    def has_workspaces_of(self, backend: str) -> bool:
+        """Whether the state file, if it can be read, has workspaces of that back end."""
+        with suppress(OSError, msgspec.MsgspecError):
+            state = msgspec.json.decode(self.registry.read_bytes(), type=_State)
+            return any(found.origin_backend == backend for found in state.workspaces)
+        return False
+
     def save(self, path: Path, data: bytes) -> None:
         """``write_durably``; on a full disk at the cost of the reserve (``OSError``)."""
         try:
@@ -128,11 +135,10 @@ class Registry:
     def has(self, ws_id: str) -> bool:
         return ws_id in self._workspaces
 
-    def add(self, ws_id: str, path: str, backend: str, data_root: Path | None) -> None:
+    def add(self, ws_id: str, path: str, backend: str, data_root: str | None) -> None:
         """Registers a workspace."""
-        root = None if data_root is None else str(data_root)
         new = Registered(
-            ws_id=ws_id, workspace_path=path, registered_at=now_text(), origin_backend=backend, data_root=root
+            ws_id=ws_id, workspace_path=path, registered_at=now_text(), origin_backend=backend, data_root=data_root
         )
         with self._lock:
             self._replace({**self._workspaces, ws_id: new})

@@ -11,6 +11,7 @@ from backend.checkpoints.service import Service
 from backend.checkpoints.times import parse_duration, parse_timestamp
 from backend.checkpoints.wire import Count, Retention
 from backend.checkpoints.workspace import Workspace
+from backend.checkpoints.workspaces import ROOT
 
 FULL_PERCENT = 90
 
@@ -41,7 +42,7 @@ async def watch_disk(service: Service) -> None:
     while True:
         if await _reloaded_within(service, service.configuration.health_check_interval_secs):
             continue
-        total, used = await service.usage()
+        total, used = await service.usage(ROOT)
         if used * 100 > total * FULL_PERCENT:
             log.warning(
                 "the disk of the snapshots is full by more than %d %%: %d of %d bytes", FULL_PERCENT, used, total

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from backend.checkpoints import catalogue as catalogues
+from backend.checkpoints.backends import Choice
 from backend.checkpoints.catalogue import Catalogue, Record, by_age
 from backend.checkpoints.errors import (
     CheckpointError,
@@ -27,7 +28,7 @@ from backend.checkpoints.errors import (
     WriteLockConflict,
 )
 from backend.checkpoints.identity import Identity, opened, stands
-from backend.checkpoints.journal import Deleting, Intent, Journal, Releasing, Restoring, Taking
+from backend.checkpoints.journal import Adopting, Deleting, Intent, Journal, Releasing, Restoring, Taking
 from backend.checkpoints.snapshots import Snapshots
 from backend.checkpoints.snapshots.walking import TreeChanged
 from backend.checkpoints.state import StateDirectory
@@ -191,7 +192,8 @@ class Workspace:
 
     def _current_or_none(self) -> Identity | None:
         """The workspace's directory, None if there is nothing at its path (``InvalidPath``: another one)."""
-        require_no_mounts(self.path)
+        for place in {self.path, str(self.snapshots.root)}:
+            require_no_mounts(place)
         try:
             found = self.snapshots.identity()
         except FileNotFoundError:
@@ -208,13 +210,24 @@ class Workspace:
         known = self.catalogue.identity
         return known is None or known.same(found)
 
-    def adopt(self) -> None:
-        """Takes the directory that is at the path now for the workspace's (``OSError``)."""
+    def move_in(self, choice: Choice) -> None:
+        """Takes the directory that is at the path now for the workspace's; its journal stays open until ``settle``."""
+        self.catalogue.backend = choice.stored_backend
+        self.catalogue.data_root = None if choice.data_root is None else str(choice.data_root)
+
+        def announce(old: Identity, new: Identity) -> None:
+            self.journal.begin(Adopting(self.path, choice.stored_backend, self.catalogue.data_root, new=new, old=old))
+
+        self.snapshots.move_in(announce)
+        self.note_directory()
+        self.watch.arm()
+
+    def note_directory(self) -> None:
+        """Remembers which directory is at the path, and whose (``OSError``)."""
         with opened(self.snapshots.root) as fd:
             self.catalogue.owner = os.fstat(fd).st_uid
         self.catalogue.identity = self.snapshots.identity()
         self.save()
-        self.watch.arm()
 
     def _became(self, new: Identity) -> None:
         self.catalogue.identity = new
@@ -261,8 +274,12 @@ class Workspace:
                 if took_place:
                     self._became(new)
                 self._clear(old if took_place else new)
-            case Releasing() if took_place:
-                return
+            case Adopting(old=old):
+                self._clear(old if took_place else None)
+            case Releasing(new):
+                if took_place:
+                    return
+                self._clear(new)
         self.snapshots.clear(None)
         self.journal.end()
 
@@ -273,9 +290,16 @@ class Workspace:
             case Deleting(id):
                 return id not in self.snapshots.ids()
             case Restoring(new):
-                return stands(new, self.snapshots.root)
+                return self._is_live(new)
+            case Adopting():
+                return self.snapshots.has_moved_in()
             case Releasing(new):
                 return stands(new, Path(self.path))
+        return False
+
+    def _is_live(self, identity: Identity) -> bool:
+        with suppress(OSError):
+            return identity.same(self.snapshots.live_identity())
         return False
 
     def _clear(self, old: Identity | None) -> None:

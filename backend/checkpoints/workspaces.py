@@ -14,12 +14,11 @@ from pathlib import Path
 
 import msgspec
 
-from backend.checkpoints.backends import Backends, Choice
+from backend.checkpoints.backends import DATA_ROOT, Backends, Choice
 from backend.checkpoints.catalogue import Catalogue, Record
 from backend.checkpoints.durable import make_private, sync_directory
 from backend.checkpoints.errors import CheckpointError, InvalidPath, WorkspaceNotFound
-from backend.checkpoints.identity import opened
-from backend.checkpoints.journal import Journal, Releasing
+from backend.checkpoints.journal import Adopting, Journal, Releasing
 from backend.checkpoints.snapshots.walking import TreeChanged
 from backend.checkpoints.state import Registry, StateDirectory
 from backend.checkpoints.times import now_text
@@ -48,10 +47,12 @@ class Workspaces:
         """The workspaces that a user may use."""
         return [workspace for workspace in self.all() if may_use(uid, workspace)]
 
-    def usage(self) -> tuple[int, int]:
-        """Total and used bytes of the disk that snapshots are on (``OSError``)."""
-        found = shutil.disk_usage(self._backends.mount_path)
-        return found.total, found.total - found.free
+    def usage(self, uid: int) -> tuple[int, int]:
+        """Total and used bytes of the fullest disk that a user's snapshots are on (``OSError``)."""
+        places = {workspace.snapshots.disk() for workspace in self.mine(uid)} or {self._backends.mount_path}
+        disks = [shutil.disk_usage(place) for place in places]
+        total, used = max(((disk.total, disk.total - disk.free) for disk in disks), key=lambda disk: disk[1] / disk[0])
+        return total, used
 
     def find(self, name: str, uid: int) -> Workspace:
         """The workspace that an id or a path means to a user (``WorkspaceNotFound``)."""
@@ -74,14 +75,18 @@ class Workspaces:
         with reported():
             named = self._by_id.get(name)
             path = self._checked_path(name if named is None else named.path, uid)
-            known = self._named(name) or self._named(path)
+            known = self._at(path)
             if known is None:
-                return self._register(path)
-            if not may_use(uid, known):
+                known = self._register(path, self._link_to(name, path))
+            elif not may_use(uid, known):
                 raise InvalidPath(f"not a directory of yours: {name}")
-            with opened(known.snapshots.root):
+            elif path != str(known.snapshots.root) or path == known.path:
                 self._adopt_if_replaced(known)
             return known
+
+    def _at(self, path: str) -> Workspace | None:
+        """The workspace whose directory, or live tree, is at a real path."""
+        return next((each for each in self.all() if path in (each.path, str(each.snapshots.root))), None)
 
     def _checked_path(self, name: str, uid: int) -> str:
         """The real path of a directory that a user may protect. Nobody but root learns of what is not theirs."""
@@ -100,35 +105,61 @@ class Workspaces:
             raise InvalidPath("root '/' is not a supported workspace; use a specific subdirectory")
         if not stat.S_ISDIR(found.st_mode):
             raise InvalidPath(f"not a directory: {path}")
-        self._require_apart(path)
-        require_no_mounts(path)
         return path
 
-    def _require_apart(self, path: str) -> None:
+    def _require_apart(self, path: str, data_root: Path | None) -> None:
         """Snapshots are neither in a workspace nor around it."""
-        for root in (self._backends.mount_path, self._directory.root):
-            if Path(path).is_relative_to(root):
+        roots = [self._backends.mount_path, self._directory.root, data_root]
+        for root in [*roots, *(known.snapshots.root.parent for known in self.all() if known.catalogue.data_root)]:
+            if root is not None and Path(path).is_relative_to(root):
                 raise InvalidPath(f"path is inside mount_path ({root}): {path}")
-            if root.is_relative_to(path):
+            if root is not None and root.is_relative_to(path):
                 raise InvalidPath(f"path holds the snapshots ({root}): {path}")
         try:
             path.encode()
         except UnicodeEncodeError:
             raise InvalidPath("the path's name is not UTF-8") from None
 
-    def _register(self, path: str) -> Workspace:
-        ws_id = self._free_id(path)
-        choice = self._backends.choose(Path(path))
+    def _link_to(self, name: str, path: str) -> tuple[str, Choice] | None:
+        """Where a symlink to a live tree is that nobody has registered any more, and that tree's back end."""
+        root = Path(path).parent
+        link = Path(os.path.realpath(os.path.dirname(name.rstrip("/")))) / os.path.basename(name.rstrip("/"))
+        if root not in self._backends.data_roots() | _data_root_of(root) or not link.is_symlink():
+            return None
+        return str(link), Choice(self._backends.backend_of(root), root)
+
+    def _register(self, path: str, linked: tuple[str, Choice] | None) -> Workspace:
+        if linked is None:
+            choice = self._backends.choose(Path(path))
+            self._require_apart(path, choice.data_root)
+            require_no_mounts(path)
+            ws_id = self._free_id(path)
+        else:
+            ws_id, (path, choice) = os.path.basename(path), linked
         make_private(self._directory.index(ws_id))
-        catalogue = self._catalogue(ws_id, path)
-        catalogue.backend = choice.backend
-        catalogue.data_root = None if choice.data_root is None else str(choice.data_root)
-        workspace = self._open(ws_id, path, choice, catalogue)
+        workspace = self._open(ws_id, path, choice, self._catalogue(ws_id, path))
+        workspace.catalogue.workspace_path = path
         self._adopt_orphans(workspace)
-        workspace.adopt()
-        self._registry.add(ws_id, path, choice.backend, choice.data_root)
+        try:
+            workspace.move_in(choice)
+            self._registry.add(ws_id, path, choice.stored_backend, workspace.catalogue.data_root)
+        except BaseException:
+            self._take_back(workspace)
+            raise
         self._by_id[ws_id] = workspace
+        workspace.settle()
         return workspace
+
+    def _take_back(self, workspace: Workspace) -> None:
+        """Undoes a registration that failed; if the directory has moved already, the next one finishes it."""
+        with suppress(OSError, TreeChanged):
+            workspace.watch.close()
+            if workspace.journal.read() is not None and workspace.snapshots.has_moved_in():
+                return
+            workspace.settle()
+            workspace.snapshots.move_out()
+            if not workspace.snapshots.ids():
+                shutil.rmtree(self._directory.index(workspace.ws_id))
 
     def _free_id(self, path: str) -> str:
         """An id made of the path; one that another path has not taken."""
@@ -145,10 +176,13 @@ class Workspaces:
         return self._directory.index(id).exists() and self._catalogue(id, path).workspace_path != path
 
     def _adopt_if_replaced(self, workspace: Workspace) -> None:
+        require_no_mounts(workspace.path)
         try:
             workspace.require_current()
         except InvalidPath:
-            workspace.adopt()
+            stored = workspace.catalogue
+            workspace.move_in(Choice.stored(stored.backend or workspace.snapshots.backend, stored.data_root))
+            workspace.settle()
 
     def recover(self, workspace: Workspace) -> None:
         """Makes a workspace an ordinary directory and forgets it."""
@@ -171,17 +205,29 @@ class Workspaces:
         except StoreCorrupt as error:
             log.warning("the state file is no use, its workspaces are found by their indexes: %s", error)
             self._register_indexed()
+        self._finish_registrations()
         for known in self._registry.all():
-            root = None if known.data_root is None else Path(known.data_root)
-            self._load(known.ws_id, known.workspace_path, Choice(known.origin_backend, root))
+            self._load(known.ws_id, known.workspace_path, Choice.stored(known.origin_backend, known.data_root))
         self._sweep()
 
     def _register_indexed(self) -> None:
         for ws_id in sorted(os.listdir(self._directory.indexes)):
             known = self._catalogue(ws_id, "")
             if known.backend is not None:
-                root = None if known.data_root is None else Path(known.data_root)
-                self._registry.add(ws_id, known.workspace_path, known.backend, root)
+                self._registry.add(ws_id, known.workspace_path, known.backend, known.data_root)
+
+    def _finish_registrations(self) -> None:
+        """Registers the workspaces whose directories moved just before a daemon died, and takes the others back."""
+        for ws_id in sorted(os.listdir(self._directory.indexes)):
+            intent = Journal(self._directory, ws_id).read()
+            if not isinstance(intent, Adopting) or self._registry.has(ws_id):
+                continue
+            choice = Choice.stored(intent.backend, intent.data_root)
+            workspace = self._open(ws_id, intent.path, choice, self._catalogue(ws_id, intent.path))
+            if workspace.snapshots.has_moved_in():
+                self._registry.add(ws_id, intent.path, intent.backend, intent.data_root)
+            else:
+                self._take_back(workspace)
 
     def _sweep(self) -> None:
         """Removes what registrations left that never were."""
@@ -197,10 +243,14 @@ class Workspaces:
         workspace = self._open(ws_id, path, choice, self._catalogue(ws_id, path))
         self._by_id[ws_id] = workspace
         try:
+            adopting = isinstance(workspace.journal.read(), Adopting)
             workspace.settle()
             if isinstance(workspace.journal.read(), Releasing):
                 self.recover(workspace)
                 return
+            workspace.snapshots.link()
+            if adopting:
+                workspace.note_directory()
             self._adopt_orphans(workspace)
             self._mark_missing(workspace)
             workspace.save()
@@ -236,6 +286,10 @@ class Workspaces:
         for id, record in snapshots.items():
             if record.missing != (id not in present):
                 snapshots[id] = msgspec.structs.replace(record, missing=id not in present)
+
+
+def _data_root_of(directory: Path) -> set[Path]:
+    return {directory} if directory.name == DATA_ROOT else set()
 
 
 def may_use(uid: int, workspace: Workspace) -> bool:

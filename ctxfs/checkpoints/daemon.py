@@ -55,7 +55,8 @@ def serve(options: Options) -> None:
 
 async def _run(options: Options, directory: StateDirectory) -> None:
     configuration = _configuration(options.configuration)
-    backends = Backends(directory, options.backend or configuration.backend)
+    backends = Backends(directory, options.backend or configuration.backend, options.mount_path)
+    await trio.to_thread.run_sync(backends.start, configuration)
     workspaces = Workspaces(directory, backends)
     places = Places(str(options.socket), backends.mount_path, options.configuration, options.log_level)
     service = Service(workspaces, places, configuration)

@@ -24,8 +24,27 @@ class Snapshots(Protocol):
     def identity(self) -> Identity:
         """Which directory stands at the workspace's path (``OSError``: none, or another kind)."""
 
+    def live_identity(self) -> Identity:
+        """Which directory the live tree is, whatever the path leads to (``OSError``: there is none)."""
+
     def ids(self) -> set[str]:
         """The snapshots on disk."""
+
+    def move_in(self, announce: Callable[[Identity, Identity], None]) -> None:
+        """Makes the directory at the path the live tree.
+
+        ``announce`` is told which directory it was and which it will be, before it is, if it becomes another one. The
+        one that it was is left for ``clear``.
+        """
+
+    def has_moved_in(self) -> bool:
+        """Whether the path leads to the live tree."""
+
+    def move_out(self) -> None:
+        """Removes what ``move_in`` made, if the path does not lead to it. Snapshots stay."""
+
+    def link(self) -> None:
+        """Makes the path lead to the live tree again, if nothing is there."""
 
     def take(self, id: str) -> None:
         """Makes a snapshot of the live tree."""
@@ -51,5 +70,5 @@ class Snapshots(Protocol):
     def destroy(self) -> None:
         """Deletes all snapshots, and whatever else there is of the workspace but its ordinary directory."""
 
-    def usage(self) -> tuple[int, int]:
-        """Total and used bytes of the disk that holds the snapshots."""
+    def disk(self) -> Path:
+        """A directory on the disk that holds the snapshots."""

@@ -8,9 +8,7 @@ The workspace stays a real directory. A rollback builds a tree beside it, in nob
     <parent>/.<ws_id>.tmp/     what a rollback builds, and afterwards what the workspace was
 """
 
-import errno
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,14 +16,14 @@ from pathlib import Path
 import msgspec
 
 from backend.checkpoints.durable import make_private, sync_directory
-from backend.checkpoints.errors import InternalError, InvalidPath
 from backend.checkpoints.identity import Identity, identity_of, opened, opened_in
-from backend.checkpoints.snapshots.attributes import copy_attributes, drop_xattrs
+from backend.checkpoints.snapshots.attributes import copy_attributes
+from backend.checkpoints.snapshots.beside import Beside
 from backend.checkpoints.snapshots.comparing import compare
 from backend.checkpoints.snapshots.copying import NOTHING_BEFORE, CopyData, Previous, Stamp, TreeCopy
 from backend.checkpoints.snapshots.removing import remove_below
 from backend.checkpoints.wire import DiffEntry
-from backend.system_calls import RENAME_EXCHANGE, RENAME_NOREPLACE, rename, sync_file_system
+from backend.system_calls import RENAME_NOREPLACE, rename, sync_file_system
 
 _NEW = ".new"
 _OLD = ".old"
@@ -49,21 +47,34 @@ class TreeSnapshots:
         self._bucket = bucket
         self._stamps = stamps
         self._copy_data = copy_data
-        self._staged = f".{ws_id}.tmp"
+        self._beside = Beside(ws_id, path)
 
     @property
     def root(self) -> Path:
         """Where the live tree is."""
         return self._path
 
-    def prepare(self) -> None:
-        """Makes what snapshots need (``OSError``)."""
+    def move_in(self, announce: Callable[[Identity, Identity], None]) -> None:
+        """The directory stays where it is."""
         make_private(self._bucket)
+
+    def has_moved_in(self) -> bool:
+        return True
+
+    def move_out(self) -> None:
+        with suppress(OSError):
+            self._bucket.rmdir()
+
+    def link(self) -> None:
+        """There is none."""
 
     def identity(self) -> Identity:
         """Which directory stands at the workspace's path (``OSError``: none, or another kind)."""
         with opened(self._path) as fd:
             return identity_of(fd)
+
+    def live_identity(self) -> Identity:
+        return self.identity()
 
     def ids(self) -> set[str]:
         """The snapshots on disk."""
@@ -137,58 +148,22 @@ class TreeSnapshots:
         On an error it is as it was (``TreeChanged``, ``InternalError``, ``OSError``).
         """
         with opened(self._path.parent) as parent, opened(self._bucket / id) as snapshot:
-            self._make_staged(parent)
-            with opened_in(parent, self._staged) as staged:
+            self._beside.make_directory(parent)
+            with opened_in(parent, self._beside.name) as staged:
                 identity = identity_of(staged)
-                drop_xattrs(staged)
                 announce(identity)
                 TreeCopy(snapshot, staged, self._copy_data).run()
                 copy_attributes(snapshot, staged, os.fstat(snapshot))
                 sync_file_system(staged)
-            self._swap(parent, identity)
-            os.fsync(parent)
+            self._beside.swap(parent, lambda parent: self._beside.has(parent, identity, self._path.name))
         return identity
-
-    def _make_staged(self, parent: int) -> None:
-        try:
-            with suppress(FileNotFoundError):
-                os.rmdir(self._staged, dir_fd=parent)
-            os.mkdir(self._staged, 0o700, dir_fd=parent)
-        except OSError as error:
-            if error.errno in (errno.ENOTEMPTY, errno.ENOTDIR, errno.EEXIST):
-                raise InternalError(f"something is in the way: {self._path.parent / self._staged}") from error
-            raise
-
-    def _swap(self, parent: int, identity: Identity) -> None:
-        """Puts the staged directory, and no other that was slipped in, where the workspace is or was."""
-        staged, name = os.fsencode(self._staged), os.fsencode(self._path.name)
-        flags = RENAME_EXCHANGE if _exists(parent, self._path.name) else RENAME_NOREPLACE
-        rename(parent, staged, parent, name, flags)
-        with opened_in(parent, self._path.name) as now:
-            if identity_of(now).same(identity):
-                return
-        if flags == RENAME_EXCHANGE:
-            rename(parent, staged, parent, name, flags)
-        raise InvalidPath(f"somebody moved things beside the workspace meanwhile: {self._path}")
 
     def clear(self, owned: Identity | None) -> None:
         """Removes left-overs: of snapshots, and beside the workspace the directory ``owned`` (``OSError``)."""
         with suppress(FileNotFoundError), opened(self._bucket) as bucket:
             for name in (_NEW, _OLD):
                 _remove(bucket, name)
-        with suppress(FileNotFoundError), opened(self._path.parent) as parent:
-            self._clear_staged(parent, owned)
-
-    def _clear_staged(self, parent: int, owned: Identity | None) -> None:
-        if owned is not None:
-            with opened_in(parent, self._staged) as staged:
-                if not identity_of(staged).same(owned):
-                    return
-                os.fchmod(staged, 0o700)
-                os.fchown(staged, 0, 0)
-                remove_below(staged)
-        with suppress(OSError):
-            os.rmdir(self._staged, dir_fd=parent)
+        self._beside.clear(owned)
 
     def release(self, announce: Callable[[Identity], None]) -> None:
         """The workspace is an ordinary directory already."""
@@ -202,10 +177,8 @@ class TreeSnapshots:
             self._bucket.rmdir()
             sync_directory(self._bucket.parent)
 
-    def usage(self) -> tuple[int, int]:
-        """Total and used bytes of the disk that holds the snapshots (``OSError``)."""
-        found = shutil.disk_usage(self._bucket if self._bucket.exists() else self._bucket.parent)
-        return found.total, found.total - found.free
+    def disk(self) -> Path:
+        return self._bucket.parent
 
 
 def _remove(directory: int, name: str) -> None:
@@ -214,11 +187,3 @@ def _remove(directory: int, name: str) -> None:
         with opened_in(directory, name) as root:
             remove_below(root)
         os.rmdir(name, dir_fd=directory)
-
-
-def _exists(directory: int, name: str) -> bool:
-    try:
-        os.stat(name, dir_fd=directory, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True

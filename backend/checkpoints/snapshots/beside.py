@@ -1,0 +1,94 @@
+"""What is built beside a workspace and swapped with it, under ``.<ws_id>.tmp`` (spec 6.5).
+
+The directory above may be its owner's, who can move names in it at any time: what is built is reached by descriptors
+and in nobody's reach, and what is swapped in or removed is known by its identity.
+"""
+
+import errno
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from backend.checkpoints.errors import InternalError, InvalidPath
+from backend.checkpoints.identity import Identity, identity_of, opened, opened_in
+from backend.checkpoints.snapshots.attributes import drop_xattrs
+from backend.checkpoints.snapshots.removing import remove_below
+from backend.system_calls import RENAME_EXCHANGE, RENAME_NOREPLACE, rename
+
+_IN_THE_WAY = frozenset((errno.ENOTEMPTY, errno.ENOTDIR, errno.EEXIST))
+
+
+class Beside:
+    """The place beside one workspace."""
+
+    def __init__(self, ws_id: str, path: Path) -> None:
+        self.name = f".{ws_id}.tmp"
+        self._path = path
+
+    def make_directory(self, parent: int) -> None:
+        """Makes it an empty directory of root's that inherits nothing (``InternalError``, ``OSError``)."""
+        self._make(parent, lambda: os.mkdir(self.name, 0o700, dir_fd=parent))
+        with opened_in(parent, self.name) as staged:
+            drop_xattrs(staged)
+
+    def make_symlink(self, parent: int, target: Path) -> None:
+        """Makes it a symlink (``InternalError``, ``OSError``)."""
+        with suppress(FileNotFoundError, OSError):
+            if os.readlink(self.name, dir_fd=parent) == str(target):
+                os.unlink(self.name, dir_fd=parent)
+        self._make(parent, lambda: os.symlink(target, self.name, dir_fd=parent))
+
+    def _make(self, parent: int, make: Callable[[], None]) -> None:
+        try:
+            with suppress(FileNotFoundError):
+                os.rmdir(self.name, dir_fd=parent)
+            make()
+        except OSError as error:
+            if error.errno in _IN_THE_WAY:
+                raise InternalError(f"something is in the way: {self._path.parent / self.name}") from error
+            raise
+
+    def swap(self, parent: int, is_right: Callable[[int], bool]) -> None:
+        """Swaps it with the workspace, or moves it there if that is gone.
+
+        ``is_right`` looks, with ``parent``, whether the path is now what it should be; else all is put back
+        (``InvalidPath``).
+        """
+        staged, name = os.fsencode(self.name), os.fsencode(self._path.name)
+        flags = RENAME_EXCHANGE if exists_in(parent, self._path.name) else RENAME_NOREPLACE
+        rename(parent, staged, parent, name, flags)
+        if is_right(parent):
+            os.fsync(parent)
+            return
+        if flags == RENAME_EXCHANGE:
+            rename(parent, staged, parent, name, flags)
+        raise InvalidPath(f"somebody moved things beside the workspace meanwhile: {self._path}")
+
+    def has(self, parent: int, identity: Identity, name: str | None = None) -> bool:
+        """Whether that directory is in this place, or at another name beside it."""
+        try:
+            with opened_in(parent, name or self.name) as fd:
+                return identity.same(identity_of(fd))
+        except OSError:
+            return False
+
+    def clear(self, owned: Identity | None) -> None:
+        """Removes the directory ``owned`` from it, or what is empty there (``OSError``, ``TreeChanged``)."""
+        with suppress(FileNotFoundError, NotADirectoryError), opened(self._path.parent) as parent:
+            if owned is not None and self.has(parent, owned):
+                with opened_in(parent, self.name) as staged:
+                    os.fchmod(staged, 0o700)
+                    os.fchown(staged, 0, 0)
+                    remove_below(staged)
+            with suppress(OSError):
+                os.rmdir(self.name, dir_fd=parent)
+
+
+def exists_in(directory: int, name: str) -> bool:
+    """Whether an open directory has that name, a dangling symlink included."""
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

@@ -1,0 +1,264 @@
+"""Snapshots that are subvolumes of a btrfs (spec 6.5; notes 2.3, 2.5, 2.13): as fast as what changed is small.
+
+    <data root>/<ws_id>                      the live tree, a subvolume
+    <data root>/<ws_id>.rollback-tmp         what a rollback or an init builds, and afterwards what the tree was
+    <data root>/snapshots/<ws_id>/<id>       a snapshot; nobody but root reaches it
+    <path>                                   a symlink to the live tree
+    <parent>/.<ws_id>.tmp                    what init and recover swap with the path
+
+Which subvolume it is says its identity: birth and inode of a subvolume's root are those of what it was made from.
+"""
+
+import errno
+import logging
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from backend.checkpoints.durable import make_private, sync_directory
+from backend.checkpoints.errors import InternalError, InvalidPath
+from backend.checkpoints.identity import Identity, identity_of, opened, opened_in
+from backend.checkpoints.snapshots import btrfs_calls as btrfs
+from backend.checkpoints.snapshots.attributes import copy_attributes
+from backend.checkpoints.snapshots.beside import Beside
+from backend.checkpoints.snapshots.comparing import compare
+from backend.checkpoints.snapshots.copying import Stamp, TreeCopy, stamp_of
+from backend.checkpoints.snapshots.removing import remove_below
+from backend.checkpoints.snapshots.send_stream import changes
+from backend.checkpoints.snapshots.transfer import transfer_data
+from backend.checkpoints.snapshots.walking import TreeChanged, walk
+from backend.checkpoints.wire import DiffEntry
+from backend.system_calls import RENAME_EXCHANGE, RENAME_NOREPLACE, rename, sync_file_system
+
+log = logging.getLogger("ctxfs.checkpoints")
+
+
+class BtrfsSnapshots:
+    """The live tree of one workspace, and its snapshots."""
+
+    def __init__(self, backend: str, ws_id: str, path: Path, data_root: Path) -> None:
+        self.backend = backend
+        self.root = data_root / ws_id
+        self._path = path
+        self._data_root = data_root
+        self._bucket = data_root / "snapshots" / ws_id
+        self._staged = f"{ws_id}.rollback-tmp"
+        self._beside = Beside(ws_id, path)
+
+    def identity(self) -> Identity:
+        """Which subvolume the path leads to (``OSError``: none, or another kind)."""
+        with opened(self._path.parent) as parent:
+            if os.readlink(self._path.name, dir_fd=parent) != str(self.root):
+                raise NotADirectoryError(errno.ENOTDIR, "leads elsewhere", str(self._path))
+        return self.live_identity()
+
+    def live_identity(self) -> Identity:
+        with opened(self.root) as live:
+            return _subvolume_identity(live)
+
+    def has_moved_in(self) -> bool:
+        with suppress(OSError):
+            return os.readlink(self._path) == str(self.root)
+        return False
+
+    def ids(self) -> set[str]:
+        with suppress(FileNotFoundError):
+            return set(os.listdir(self._bucket))
+        return set()
+
+    def take(self, id: str) -> None:
+        make_private(self._bucket)
+        with opened(self.root) as live, opened(self._bucket) as bucket:
+            _require_alone(live, self._path)
+            btrfs.snapshot(live, bucket, id, read_only=True)
+
+    def delete(self, id: str) -> None:
+        with opened(self._bucket) as bucket:
+            btrfs.destroy(bucket, id)
+            sync_file_system(bucket)
+
+    def changes(self, old: str, new: str) -> list[DiffEntry]:
+        with opened(self._bucket / old) as before, opened(self._bucket / new) as after:
+            try:
+                return changes(_sent(after, btrfs.subvolume_id(before)))
+            except OSError as error:
+                if error.errno != errno.ENAMETOOLONG:
+                    raise
+                return compare(before, after)  # a stream has no paths beyond PATH_MAX
+
+    def restore(self, id: str, announce: Callable[[Identity], None]) -> Identity:
+        with opened(self._data_root) as root, opened(self._bucket / id) as snapshot:
+            with suppress(FileNotFoundError), opened(self.root) as live:
+                _require_alone(live, self._path)
+            self._destroy_staged()
+            btrfs.snapshot(snapshot, root, self._staged, read_only=False)
+            with opened_in(root, self._staged) as staged:
+                identity = _subvolume_identity(staged)
+            announce(identity)
+            self._swap_live(root)
+        self.link()
+        return identity
+
+    def _swap_live(self, root: int) -> None:
+        flags = RENAME_EXCHANGE if self.root.exists() else RENAME_NOREPLACE
+        rename(root, os.fsencode(self._staged), root, os.fsencode(self.root.name), flags)
+        sync_file_system(root)
+
+    def link(self) -> None:
+        """Makes the path a symlink to the live tree, unless a directory or a file stands there (``OSError``)."""
+        with opened(self._path.parent) as parent:
+            try:
+                if os.readlink(self._path.name, dir_fd=parent) == str(self.root):
+                    return
+            except FileNotFoundError:
+                pass
+            except OSError:
+                log.warning("%s: something else than the link to %s stands there and stays", self._path, self.root)
+                return
+            self._beside.make_symlink(parent, self.root)
+            os.rename(self._beside.name, self._path.name, src_dir_fd=parent, dst_dir_fd=parent)
+            os.fsync(parent)
+
+    def move_in(self, announce: Callable[[Identity, Identity], None]) -> None:
+        """Copies the directory into a subvolume and puts a symlink in its place, unless it changes meanwhile."""
+        _make_root(self._data_root)
+        make_private(self._bucket)
+        with opened(self._path.parent) as parent, opened(self._data_root) as root, opened(self._path) as original:
+            before, old = _stamps(original), identity_of(original)
+            new = self._fill_staged(root, original)
+            self._beside.make_symlink(parent, self.root)
+            announce(old, new)
+            self._swap_live(root)
+            self._beside.swap(parent, lambda parent: self._is_moved(parent, old, original, before))
+            self._give_link(parent, original)
+
+    def _fill_staged(self, root: int, source: int) -> Identity:
+        self._destroy_staged()
+        btrfs.create_subvolume(root, self._staged)
+        with opened_in(root, self._staged) as staged:
+            os.fchmod(staged, 0o700)
+            TreeCopy(source, staged, transfer_data).run()
+            copy_attributes(source, staged, os.fstat(source))
+            sync_file_system(staged)
+            return _subvolume_identity(staged)
+
+    def _is_moved(self, parent: int, old: Identity, original: int, before: dict[str, Stamp]) -> bool:
+        """Whether the symlink took the place of what was copied, and that has not changed since."""
+        if not self._beside.has(parent, old):
+            return False
+        return _stamps(original) == before
+
+    def _give_link(self, parent: int, original: int) -> None:
+        """To whom can let everybody follow it: in a sticky directory only its owner's links are followed."""
+        above, owner = os.fstat(parent), os.fstat(original)
+        of = above if above.st_mode & 0o1002 == 0o1002 else owner
+        os.chown(self._path.name, of.st_uid, of.st_gid, dir_fd=parent, follow_symlinks=False)
+
+    def move_out(self) -> None:
+        if not self.has_moved_in():
+            with suppress(FileNotFoundError), opened(self._data_root) as root:
+                _destroy(root, self.root.name)
+            with suppress(OSError):
+                self._bucket.rmdir()
+
+    def release(self, announce: Callable[[Identity], None]) -> None:
+        """Copies the live tree back to the path, unless it changes meanwhile."""
+        with opened(self._path.parent) as parent, opened(self.root) as live:
+            before = _stamps(live)
+            self._beside.make_directory(parent)
+            with opened_in(parent, self._beside.name) as staged:
+                identity = identity_of(staged)
+                announce(identity)
+                TreeCopy(live, staged, transfer_data).run()
+                copy_attributes(live, staged, os.fstat(live))
+                sync_file_system(staged)
+            if _stamps(live) != before:
+                raise TreeChanged(str(self._path))
+            self._beside.swap(parent, lambda parent: self._beside.has(parent, identity, self._path.name))
+            with suppress(FileNotFoundError):
+                os.unlink(self._beside.name, dir_fd=parent)
+
+    def clear(self, owned: Identity | None) -> None:
+        self._destroy_staged()
+        with suppress(OSError):
+            if os.readlink(self._path.parent / self._beside.name) == str(self.root):
+                (self._path.parent / self._beside.name).unlink()
+        self._beside.clear(owned)
+
+    def _destroy_staged(self) -> None:
+        with suppress(FileNotFoundError), opened(self._data_root) as root:
+            _destroy(root, self._staged)
+
+    def destroy(self) -> None:
+        with suppress(FileNotFoundError), opened(self._data_root) as root:
+            with suppress(FileNotFoundError), opened(self._bucket) as bucket:
+                for id in self.ids():
+                    btrfs.destroy(bucket, id)
+            with suppress(FileNotFoundError):
+                self._bucket.rmdir()
+            for name in (self._staged, self.root.name):
+                with suppress(FileNotFoundError):
+                    _destroy(root, name)
+            sync_file_system(root)
+
+    def disk(self) -> Path:
+        return self._data_root
+
+
+def _subvolume_identity(fd: int) -> Identity:
+    return Identity(0, btrfs.subvolume_id(fd), identity_of(fd).birth_ns)
+
+
+def _require_alone(live: int, path: Path) -> None:
+    """A snapshot does not hold the subvolumes inside."""
+    if btrfs.has_subvolumes(live):
+        raise InvalidPath(f"there is a subvolume inside: {path}")
+
+
+def _destroy(root: int, name: str) -> None:
+    """Deletes a subvolume with whatever others are inside."""
+    with opened_in(root, name) as doomed:
+        if btrfs.has_subvolumes(doomed):
+            remove_below(doomed)
+    btrfs.destroy(root, name)
+
+
+def _make_root(data_root: Path) -> None:
+    """A directory through which users pass to their workspaces, and in which nobody else makes anything."""
+    if not data_root.exists():
+        data_root.mkdir(mode=0o755)
+        sync_directory(data_root.parent)
+    with opened(data_root) as fd:
+        found = os.fstat(fd)
+        if found.st_uid != 0 or found.st_mode & 0o022:
+            raise InternalError(f"others than root may write in {data_root}")
+    make_private(data_root / "snapshots")
+
+
+def _stamps(root: int) -> dict[str, Stamp]:
+    return {entry.path: stamp_of(entry.stat) for entry in walk(root)}
+
+
+def _sent(root: int, parent_id: int) -> bytes:
+    """The stream of what changed; the kernel writes it in a thread of its own, for a pipe holds little of it."""
+    read_end, write_end = os.pipe()
+    failures: list[OSError] = []
+
+    def write() -> None:
+        try:
+            btrfs.send(root, parent_id, write_end)
+        except OSError as error:
+            failures.append(error)
+        finally:
+            os.close(write_end)
+
+    sender = threading.Thread(target=write, name="btrfs-send")
+    sender.start()
+    with os.fdopen(read_end, "rb") as pipe:
+        stream = pipe.read()
+    sender.join()
+    if failures:
+        raise failures[0]
+    return stream
