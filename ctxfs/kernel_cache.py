@@ -61,7 +61,7 @@ _MOVED_BY_SESSIONS = (
 
 
 class KernelCache:
-    """Sends invalidations, and wakes whoever polls a file that changed. ``changes`` counts all of them."""
+    """Sends invalidations, and wakes whoever polls a file that changed. ``changes`` moves with each."""
 
     def __init__(self, subjects: Subjects) -> None:
         self.changes = 0
@@ -131,7 +131,8 @@ class KernelCache:
         self._subjects.changed(session)
         for file in change.files:
             self._grown(_FIRST_INODES[file] | session.id)
-        self._outdate(_FIRST_SESSION | session.id)
+        if (directory := _FIRST_SESSION | session.id) not in self._outdated:
+            self._outdate(directory)
         if session.id in self._contexts:
             for first in _FIRST_CONTEXT_INODES:
                 self._grown(first | session.id)
@@ -195,17 +196,16 @@ class KernelCache:
         self.entry_changed(inode_of(Node(KEY_DIRECTORIES[index], owner)), key)
 
     def _outdate(self, inode: int) -> None:
-        """``attributes_changed``, but the kernel hears it once until it asks again: most lines follow another."""
-        if inode in self._outdated:
-            self.changes += 1
-            return
+        """``attributes_changed``, of which the kernel hears once until it asks again: most lines follow another."""
         if len(self._outdated) >= OUTDATED:
             self._outdated.clear()
         self.attributes_changed(inode)
         self._outdated.add(inode)
 
     def _grown(self, inode: int) -> None:
-        self._outdate(inode)
+        self.changes += 1
+        if inode not in self._outdated:
+            self._outdate(inode)
         for watcher in self._watchers.get(inode, ()):
             watcher.wake()
 

@@ -105,6 +105,21 @@ class Bench:
             finally:
                 server.terminate()
 
+    @contextlib.contextmanager
+    def bare_mount(self, database: Path | None = None) -> Iterator[tuple[int, Path]]:
+        """``bare_mount.py``: its pid, and its directory, in which every name is a file."""
+        mountpoint = self._directory(SCRATCH)
+        command = [sys.executable, "-m", "tests.bench.bare_mount", str(mountpoint)]
+        with subprocess.Popen(
+            command + ([] if database is None else [str(database)]), stdout=subprocess.PIPE
+        ) as server:
+            assert server.stdout is not None
+            assert server.stdout.readline() == b"ready\n"
+            try:
+                yield server.pid, mountpoint
+            finally:
+                subprocess.run(["umount", mountpoint], check=True)
+
     def compare(self, systems: Mapping[str, System], servers: Sequence[int]) -> Medians:
         """Interleaved rounds of all systems, with the servers' processes first on one CPU, then on any."""
         medians: dict[Placement, dict[str, float]] = {}

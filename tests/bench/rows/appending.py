@@ -1,34 +1,49 @@
 """Appending lines of 200 bytes: answered, which is committed, and on disk."""
 
-import sqlite3
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from tests.bench.bare_commit import BareCommit
 from tests.bench.bench import OURS, Bench, Medians, cost, measured, speed
-from tests.bench.figures import AtLeast, AtMost, Claim, Report
+from tests.bench.figures import AtLeast, AtMost, Bound, Claim, Report
 from tests.bench.places import WRITERS, WRITTEN
 
 SIZE = 200
 BARE = "bare SQLite commit"
+ROW = "a mount that only commits a row"
+NOTHING = "a mount that stores nothing"
 
 
 def append(bench: Bench) -> Report:
     """One writer beside a bare commit of as long a row; and eight writers beside one."""
-    medians = bench.compare(
-        {
-            OURS: partial(_each, bench, "append", [bench.some.log(WRITTEN, "single")]),
-            BARE: bare_commit(bench.disk / "bare.db", bench.sizes.operations),
-            "ctxfs, 8 writers": partial(_each, bench, "append", bench.some.writers()),
-        },
-        [bench.some.pid],
-    )
     title = f"append of {SIZE} bytes, answered"
-    claims = cost(title, medians, BARE, AtMost(4.5)) + _together(medians)
+    single, writers = [bench.some.log(WRITTEN, "single")], bench.some.writers()
+    with bench.bare_mount() as (nothing_pid, nothing), bench.bare_mount(bench.disk / "row.db") as (row_pid, row):
+        files = {OURS: (single, writers)} | {
+            name: ([mount / "single"], [mount / file.parent.name for file in writers])
+            for name, mount in ((NOTHING, nothing), (ROW, row))
+        }
+        systems = {BARE: bare_commit(bench.disk / "bare.db", bench.sizes.operations)}
+        for name, (one, eight) in files.items():
+            systems |= {
+                name: partial(_each, bench, "append", one),
+                _eight(name): partial(_each, bench, "append", eight),
+            }
+        medians = bench.compare(systems, [bench.some.pid, nothing_pid, row_pid])
+    claims = cost(title, medians, BARE, AtMost(4.5)) + _together(medians, OURS, AtLeast(3))
     return Report(
-        title, measured(medians, "µs"), claims, "8 writers: time from the first start to the last end, per line."
+        title,
+        measured(medians, "µs"),
+        claims + _together(medians, ROW, None) + _together(medians, NOTHING, None),
+        "8 writers: time from the first start to the last end, per line. The mounts that only commit, and that store "
+        "nothing, are `tests/bench/bare_mount.py`: pyfuse3 on our loop and no file system above it.",
     )
+
+
+def _eight(system: str) -> str:
+    return f"{system}, {WRITERS} writers"
 
 
 def append_synced(bench: Bench) -> Report:
@@ -49,35 +64,24 @@ def append_synced(bench: Bench) -> Report:
 
 
 def bare_commit(path: Path, count: int) -> Callable[[int | None], float]:
-    """What SQLite itself takes to commit a row of such a line, from Python, with the store's settings."""
-    database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    for setting in ("journal_mode = WAL", "synchronous = NORMAL", "cache_size = -16384"):
-        database.execute(f"PRAGMA {setting}").fetchall()
-    database.execute("CREATE TABLE line (log INTEGER NOT NULL, start INTEGER NOT NULL, data BLOB NOT NULL)")
-    database.execute("CREATE UNIQUE INDEX line_start ON line (log, start)")
-    row = b"x" * SIZE
-    start = 0
+    """The median time of ``BareCommit`` for a row of such a line."""
+    commit, row = BareCommit(path), b"x" * SIZE
 
     def measure(_: int | None) -> float:
-        nonlocal start
         times = []
         for _ in range(count):
             begin = time.perf_counter_ns()
-            database.execute("BEGIN IMMEDIATE")
-            database.execute("INSERT INTO line VALUES (1, ?, ?)", (start, row))
-            database.execute("COMMIT")
+            commit(row)
             times.append(time.perf_counter_ns() - begin)
-            start += SIZE
         return sorted(times)[count // 2] / 1000
 
     return measure
 
 
-def _together(medians: Medians) -> list[Claim]:
-    what = "8 writers together beside one"
+def _together(medians: Medians, system: str, bound: Bound | None) -> list[Claim]:
+    what = "8 writers together beside one" + ("" if system == OURS else f": {system}")
     return [
-        Claim(what, values[OURS] / values["ctxfs, 8 writers"], AtLeast(3), placement)
-        for placement, values in medians.items()
+        Claim(what, values[system] / values[_eight(system)], bound, placement) for placement, values in medians.items()
     ]
 
 
