@@ -77,6 +77,7 @@ def test_archive_moves_the_whole_session_byte_for_byte(store: Store) -> None:
     store.agent.say("s", "assistant", "é")
     session = store.live / "s"
     (session / "AGENTS.md").write_text("kind")
+    (session / "context/facts.jsonl").write_text("{}\n")
     before = {
         str(path.relative_to(session)): (path.read_bytes(), path.stat().st_mtime_ns)
         for path in session.rglob("*")

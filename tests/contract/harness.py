@@ -66,6 +66,11 @@ class Harness:
         self.store.close()
         self.store = self._open()
 
+    def open_copy(self, directory: Path) -> None:
+        """Opens a copy of its directory; the store is closed."""
+        self._directory = directory
+        self.store = self._open()
+
     def session(self, name: str, owner: Owner | None = None) -> Session:
         """A new session."""
         return self.store.create_session((owner or self.owner).id, name, 1000)
