@@ -1,22 +1,29 @@
 """The configuration: every setting, its default and where its value comes from, in one place (spec 4.6).
 
 ``/etc/ctxfs/config.toml`` < the user's file < environment ``CTXFS_*`` < options of the command. A key that is not in
-``SETTINGS`` is an error that names file and line, so a typo never means the default.
+``SETTINGS`` is an error that names file and line, so a typo never means the default. Beside those settings a file may
+define marks (spec 2.3): a table ``[marks."NAME"]`` of its keys and their types, each a setting ``marks.NAME`` here.
 """
 
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
-from backend.errors import CtxError
+from backend.errors import CtxError, SessionError
+from backend.line_rules import EVENTS
+from backend.marks import FieldType, Marks
 from ctxfs import logs, stores
 
 SYSTEM_FILE = Path("/etc/ctxfs/config.toml")
 ENVIRONMENT_PREFIX = "CTXFS_"
 OPTION = "option"
+_MARKS = "marks."
+_TYPES = ", ".join(get_args(FieldType))
+
+Schema = Mapping[str, FieldType]
 
 
 class ConfigError(CtxError):
@@ -41,12 +48,12 @@ class Setting(NamedTuple):
 class Value(NamedTuple):
     """A setting's value and where it comes from: ``default``, ``FILE:LINE``, ``environment NAME`` or ``option``."""
 
-    value: str | int
+    value: str | int | Schema
     origin: str
 
 
 class Config(NamedTuple):
-    """The effective configuration; ``values`` has every key of ``SETTINGS``."""
+    """The effective configuration; ``values`` has every key of ``SETTINGS``, and ``marks.NAME`` of each mark."""
 
     values: Mapping[str, Value]
 
@@ -78,7 +85,16 @@ class Config(NamedTuple):
     @property
     def umount_timeout(self) -> int:
         """In seconds."""
-        return int(self.values["umount_timeout"].value)
+        return int(str(self.values["umount_timeout"].value))
+
+    @property
+    def marks(self) -> Mapping[str, Schema]:
+        """The marks that are defined, by name."""
+        return {
+            key.removeprefix(_MARKS): value.value
+            for key, value in self.values.items()
+            if isinstance(value.value, Mapping)
+        }
 
 
 def user_file(environment: Mapping[str, str]) -> Path:
@@ -118,13 +134,40 @@ def _from_file(file: Path) -> dict[str, Value]:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{file}: {error}") from error
-    return {key: _checked(key, value, f"{file}:{_line_of(key, text)}") for key, value in table.items()}
+    marks = table.pop("marks", {})
+    found = {key: _checked(key, value, f"{file}:{_line_of([key], text)}") for key, value in table.items()}
+    return found | _marks_of(marks, lambda *path: f"{file}:{_line_of(['marks', *path], text)}")
 
 
-def _line_of(key: str, text: str) -> int:
-    """The line where a top-level key or table stands; tomllib does not say."""
-    pattern = re.compile(rf"""\s*\[*\s*["']?{re.escape(key)}["']?\s*[=.\]]""")
-    return next((number for number, line in enumerate(text.splitlines(), 1) if pattern.match(line)), 1)
+def _marks_of(table: Any, origin: Callable[..., str]) -> dict[str, Value]:
+    """The marks that a file defines; ``origin`` says where a key in its table stands."""
+    if not isinstance(table, dict):
+        raise ConfigError(f'{origin()}: marks must be tables, as [marks."demo/seen"]')
+    registry, found = Marks(), {}
+    for name, schema in table.items():
+        if not isinstance(schema, dict):
+            raise ConfigError(f"{origin(name)}: marks.{name} must be a table of its keys and their types")
+        for key, kind in schema.items():
+            if kind not in get_args(FieldType):
+                raise ConfigError(f"{origin(name, key)}: marks.{name}: {key} must be one of {_TYPES}, in quotes")
+        try:
+            registry.define(name, schema)
+        except SessionError as error:
+            raise ConfigError(f"{origin(name)}: {error}") from None
+        if name in EVENTS:
+            raise ConfigError(f"{origin(name)}: mark {name!r} cannot be defined: an event is called so")
+        found[f"{_MARKS}{name}"] = Value(schema, origin(name))
+    return found
+
+
+def _line_of(path: Sequence[str], text: str) -> int:
+    """The line where a key stands, given the tables that it is in; tomllib does not say."""
+    lines, at = text.splitlines(), 0
+    for depth, part in enumerate(path):
+        before = r"[\[{.,\s]" if depth else r"^\s*\[*\s*"
+        pattern = re.compile(rf"""(?:^|{before})["']?{re.escape(part)}["']?\s*[=.\]]""")
+        at = next((number for number in range(at, len(lines)) if pattern.search(lines[number])), at)
+    return at + 1
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Value]:
@@ -203,8 +246,8 @@ SETTINGS = (
 )
 
 
-def rows(config: Config) -> Iterator[tuple[str, str | int, str, str]]:
+def rows(config: Config) -> Iterator[tuple[str, str | int | Schema, str, str]]:
     """``(key, value, origin, help)`` of every setting, for ``mountctl config show``."""
-    for setting in SETTINGS:
-        value = config.values[setting.key]
-        yield setting.key, value.value, value.origin, setting.help
+    helps = {setting.key: setting.help for setting in SETTINGS}
+    for key, (value, origin) in config.values.items():
+        yield key, value, origin, helps.get(key, "a mark that may be written: its keys and their types")

@@ -21,6 +21,7 @@ import msgspec
 import trio
 
 from backend.errors import CtxError, StoreFailed
+from backend.lines import BUILT_IN_MARKS
 from backend.store import StoreStatus
 from ctxfs import control_server, logs, mountpoint, mounts, probe, stores
 from ctxfs.control import Figures
@@ -67,6 +68,8 @@ class Daemon:
             self.files.make_directory()
             undo.callback(os.close, self.files.take_lock())
             undo.callback(self.files.clear)
+            for name, schema in self.plan.marks.items():
+                BUILT_IN_MARKS.define(name, schema)
             self.store = stores.open_store(self.plan.store, self.plan.format)
             undo.callback(self.store.close)
             self._mount(undo)

@@ -1,16 +1,22 @@
 """What a daemon is to serve, and the command line that carries it from ``mountctl mount`` to the daemon's process."""
 
 import argparse
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ctxfs import logs, stores
+from ctxfs.config import Schema
 
 
 class Plan(NamedTuple):
-    """Canonical paths, kernel options, where the runtime files are; ``log_file`` where it is detached."""
+    """Canonical paths, kernel options, where the runtime files are; ``log_file`` where it is detached.
+
+    ``marks``: those that the configuration defines (spec 2.3).
+    """
 
     mountpoint: str
     store: Path
@@ -19,13 +25,14 @@ class Plan(NamedTuple):
     runtime: Path
     log_level: str = "info"
     log_file: Path | None = None
+    marks: Mapping[str, Schema] = MappingProxyType({})
 
 
 def daemon_command(plan: Plan, ready: int) -> list[str]:
     """The argv of a daemon that serves ``plan`` and reports on the descriptor ``ready``."""
     command = [sys.executable, "-m", "ctxfs.daemon", plan.mountpoint, "--store", str(plan.store)]
     command += ["--format", plan.format, "--options", ",".join(sorted(plan.options)), "--runtime", str(plan.runtime)]
-    command += ["--log-level", plan.log_level, "--ready-fd", str(ready)]
+    command += ["--marks", json.dumps(dict(plan.marks)), "--log-level", plan.log_level, "--ready-fd", str(ready)]
     return command if plan.log_file is None else [*command, "--log-file", str(plan.log_file)]
 
 
@@ -37,12 +44,20 @@ def parse_command(arguments: Sequence[str]) -> tuple[Plan, int | None]:
     parser.add_argument("--format", required=True, choices=stores.FORMATS)
     parser.add_argument("--options", default="")
     parser.add_argument("--runtime", required=True, type=Path)
+    parser.add_argument("--marks", default={}, type=json.loads)
     parser.add_argument("--log-level", default="info", choices=logs.LEVELS)
     parser.add_argument("--log-file", type=Path)
     parser.add_argument("--ready-fd", type=int)
     chosen = parser.parse_args(arguments)
     options = frozenset(filter(None, chosen.options.split(",")))
     plan = Plan(
-        chosen.mountpoint, chosen.store, chosen.format, options, chosen.runtime, chosen.log_level, chosen.log_file
+        chosen.mountpoint,
+        chosen.store,
+        chosen.format,
+        options,
+        chosen.runtime,
+        chosen.log_level,
+        chosen.log_file,
+        chosen.marks,
     )
     return plan, chosen.ready_fd

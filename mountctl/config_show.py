@@ -2,8 +2,9 @@
 
 import argparse
 import json
+from collections.abc import Mapping
 
-from ctxfs.config import load, rows
+from ctxfs.config import Schema, load, rows
 from mountctl.cli import OK
 from mountctl.text import print_table
 
@@ -19,5 +20,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps({key: {"value": value, "origin": origin} for key, value, origin, _ in settings}))
     else:
-        print_table(("setting", "value", "from", "is"), [(key, str(value), *rest) for key, value, *rest in settings])
+        print_table(("setting", "value", "from", "is"), [(key, _text(value), *rest) for key, value, *rest in settings])
     return OK
+
+
+def _text(value: str | int | Schema) -> str:
+    return ", ".join(f"{key}: {kind}" for key, kind in value.items()) if isinstance(value, Mapping) else str(value)

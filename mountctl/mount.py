@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         _check_places(store, target)
         undo.callback(stores.remove_made, mountpoint.prepare(target, config.runtime_dir))
         undo.callback(stores.remove_made, stores.make_directory(store))
-        plan = Plan(target, store, form, options.kernel, config.runtime_dir, config.log_level)
+        plan = Plan(target, store, form, options.kernel, config.runtime_dir, config.log_level, marks=config.marks)
         if arguments.foreground:
             _serve(plan, undo)
         else:

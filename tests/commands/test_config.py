@@ -51,12 +51,32 @@ def test_each_source_overrides_the_ones_before_it(files: tuple[Path, Path]) -> N
         ("\n[limits]\nx = 1\n", 2, "limits"),
         ("umount_timeout = -1\n", 1, "umount_timeout"),
         ("umount_timeout = true\n", 1, "umount_timeout"),
+        ("# marks = 1\nmarks = 5\n", 2, "marks"),
+        ("[marks]\nx = 'string'\n", 2, "marks.x"),
+        ('[marks."demo/a"]\nkey = "string"\n[marks."demo/b"]\nkey = "text"\n', 4, "key must be one of string"),
+        ('[marks."demo/a"]\nkey = "string"\nother = ["string"]\n', 3, "other"),
+        ('[marks.demo.a]\nkey = "string"\n', 1, "marks.demo: a"),
+        ('store = "/x"\n[marks."prompt"]\n', 2, "prompt"),
+        ('[marks."x"]\n[marks.delta]\ntext = "string"\n', 2, "delta"),
+        ('[marks.""]\n', 1, "mark ''"),
     ],
 )
 def test_a_mistake_names_file_line_and_key(files: tuple[Path, Path], text: str, line: int, word: str) -> None:
     files[1].write_text(text)
     with pytest.raises(ConfigError, match=rf"{files[1]}:{line}: .*{word}"):
         load({}, environment_of(files))
+
+
+def test_files_define_marks_and_a_later_one_wins(files: tuple[Path, Path]) -> None:
+    system, user = files
+    assert load({}, environment_of(files)).marks == {}
+    system.write_text('[marks."demo/a"]\nkey = "string"\n\n[marks.b]\n')
+    user.write_text('store = "/x"\nmarks."demo/a" = {count = "number", done = "boolean"}\n')
+    found = load({}, environment_of(files))
+    assert found.marks == {"demo/a": {"count": "number", "done": "boolean"}, "b": {}}
+    rows = {key: (value, origin) for key, value, origin, _ in config.rows(found)}
+    assert rows["marks.demo/a"] == ({"count": "number", "done": "boolean"}, f"{user}:2")
+    assert rows["marks.b"] == ({}, f"{system}:4")
 
 
 def test_broken_toml_names_file_and_line(files: tuple[Path, Path]) -> None:

@@ -14,7 +14,9 @@ from ctxfs.plan import Plan, daemon_command
 from ctxfs.runtime import RuntimeFiles
 from tests.commands.conftest import Place
 from tests.commands.stealing import steal_fuse_descriptor
+from tests.mount.acting import write_once
 from tests.mounting import PROJECT, wait_until
+from tests.people import outcome
 
 
 def everything_below(base: Path) -> set[str]:
@@ -255,3 +257,23 @@ def test_no_name_of_another_s_mountpoint_is_in_the_way(place: Place, name: str) 
     assert place.mount().code == 0
     assert f"{place.mountpoint}  ok" in place.mountctl("status").out
     assert place.umount().code == 0
+
+
+def test_a_mark_of_the_configuration_may_be_written_and_is_judged(place: Place) -> None:
+    file = place.base / "config/ctxfs/config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text('[marks."demo/seen"]\npage = "number"\n')
+    assert place.mountctl("config", "check").code == 0
+    assert f"marks.demo/seen\tpage: number\t{file}:1\t" in place.mountctl("config", "show").out
+    assert place.mount().code == 0
+    session = place.mountpoint / "home/0/agent/a/session/s"
+    session.parent.parent.mkdir()
+    session.mkdir()
+    events = session / "events.jsonl"
+
+    def write(name: str, data: str) -> str:
+        return outcome(write_once, events, f'{{"type":"mark","name":"{name}","data":{data}}}\n'.encode())
+
+    assert write("demo/seen", '{"page":4}') == "ok"
+    assert write("demo/seen", '{"page":"4"}') == write("demo/seen", "{}") == write("demo/other", "{}") == "EINVAL"
+    assert events.read_text() == '{"type":"mark","name":"demo/seen","data":{"page":4}}\n'
