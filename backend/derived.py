@@ -214,7 +214,7 @@ class Derived:
             case "log.jsonl":
                 return EntryView(self._rows, log_line, b"")
             case "transcript.md":
-                return EntryView(self._rows, entry_text, title(self._name))
+                return EntryView(self._rows, lambda row: entry_text(entry_of(row)), title(self._name))
         return SentView(self._rows)
 
     def view(self, file: File) -> View | None:

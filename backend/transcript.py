@@ -13,9 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from backend.entries import CutEntry, Entry, MarkEntry, MessageEntry
-from backend.lines import entry_of
 from backend.printable import escaped, escaped_name
-from backend.store import Row
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^`]*)$")
@@ -29,9 +27,8 @@ def title(name: str) -> bytes:
     return f"# Session {escaped_name(name)}\n\n".encode()
 
 
-def entry_text(row: Row) -> bytes:
+def entry_text(entry: Entry) -> bytes:
     """What an entry adds, blank line included; nothing for most marks."""
-    entry = entry_of(row)
     blocks = list(_blocks(entry))
     return "".join(f"{block}\n\n" for block in blocks).encode()
 

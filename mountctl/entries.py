@@ -2,16 +2,13 @@
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, BinaryIO, cast, get_args
+from typing import Any
 
 import msgspec
 
 from backend.entries import Entry
-from backend.lines import entry_of
-from backend.store import Row, Stream
 from backend.strict_json import compact, lenient_object
 from backend.transcripts.blobs import restored
 from mountctl import places
@@ -32,10 +29,10 @@ class LogFile(contextlib.AbstractContextManager["LogFile"]):
         self.directory = directory
         self._load = load
         try:
-            self._file: BinaryIO = open(f"{directory}/context/log.jsonl", "rb")  # noqa: SIM115  (closed by __exit__)
+            self._file = open(f"{directory}/context/log.jsonl", "rb")  # noqa: SIM115  (closed by __exit__)
         except FileNotFoundError:
-            self._file = _unordered(directory)
-        self._size = self._file.seek(0, os.SEEK_END)
+            raise places.no_session(directory) from None
+        self._size = os.fstat(self._file.fileno()).st_size
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
@@ -65,21 +62,3 @@ class LogFile(contextlib.AbstractContextManager["LogFile"]):
             if isinstance(value[key], dict):
                 value[key] = lenient_object(restored(compact(value[key]), self._load))
         return _convert(value)
-
-
-def _unordered(directory: str) -> BinaryIO:
-    """What log.jsonl would say, as far as the two files do: messages first, and one time for all."""
-    file = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115  (closed by __exit__)
-    n = 0
-    for stream in get_args(Stream):
-        try:
-            time = int(os.stat(f"{directory}/{stream}.jsonl").st_mtime * 1000)
-        except FileNotFoundError:
-            raise places.no_session(directory) from None
-        with open(f"{directory}/{stream}.jsonl", "rb") as lines:
-            for raw in lines:
-                row = Row(n, time, "message" if stream == "messages" else "mark", stream, raw)
-                file.write(compact(msgspec.to_builtins(entry_of(row))) + b"\n")
-                n += 1
-    file.seek(0)
-    return file

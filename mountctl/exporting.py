@@ -16,6 +16,7 @@ FORMATS: Mapping[str, str] = {
     "atif": "mountctl.export_atif",
     "html": "mountctl.export_html",
     "jsonl": "mountctl.export_jsonl",
+    "markdown": "mountctl.export_markdown",
 }
 
 

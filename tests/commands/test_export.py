@@ -136,3 +136,33 @@ def test_bad_usage_and_a_target_that_is_no_directory(
     (tmp_path / "file").write_text("")
     ran = agent.run("agent", "export", agent.name, *arguments, str(tmp_path / "file"))
     assert (ran.code, ran.out) == (code, "") and ran.err.startswith("ctx: ")
+
+
+@pytest.mark.parametrize("form", ["atif", "html", "markdown"])
+def test_every_form_has_what_was_in_a_blob(agent: Agent, tmp_path: Path, form: str) -> None:
+    text = "needle" + "x" * (1 << 20)
+    write_lines(tmp_path / "talk.jsonl", {"role": "user", "content": text})
+    agent.run("agent", "import", agent.name, "--from", "jsonl", str(tmp_path / "talk.jsonl"))
+    ran = agent.run("agent", "export", agent.name, "-s", "talk", "--to", form, str(tmp_path / "out"))
+    assert ran.code == 0 and Path(ran.out.strip()).parent == tmp_path / "out"
+    assert text in Path(ran.out.strip()).read_text()
+
+
+def test_markdown_is_the_transcript(agent: Agent, tmp_path: Path) -> None:
+    agent.new("talk")
+    agent.say("talk", "user", "# hi <b>")
+    agent.say("talk", "tool", [{"type": "tool_result", "tool_call_id": "c", "content": "x"}])
+    assert agent.run("agent", "export", agent.name, "-s", "talk", "--to", "markdown", str(tmp_path)).code == 0
+    assert (tmp_path / "talk.md").read_bytes() == (agent.directory / "talk/context/transcript.md").read_bytes()
+
+
+def test_atif_is_the_trajectory_and_of_nothing_there_is_none(agent: Agent, tmp_path: Path) -> None:
+    agent.new("talk", "empty")
+    agent.say("talk", "user", "hi")
+    codes = [
+        agent.run("agent", "export", agent.name, "-s", session, "--to", "atif", str(tmp_path / "out")).code
+        for session in ("talk", "empty")
+    ]
+    trajectory = agent.run("agent", "trajectory", agent.name, "-s", "talk").out
+    assert codes == [0, 69] and os.listdir(tmp_path / "out") == ["talk.trajectory.json"]
+    assert (tmp_path / "out/talk.trajectory.json").read_text() == trajectory

@@ -1,6 +1,7 @@
 """``ctx agent trajectory`` on a real mount: what is printed, when it is refused, and that nothing is written (4.3)."""
 
 import json
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -65,6 +66,14 @@ def test_a_run_is_two_steps_with_its_call_and_usage(agent: Agent) -> None:
         "notes": "projected from the session's messages.jsonl and events.jsonl",
         "final_metrics": {"total_steps": 2, "total_prompt_tokens": 10, "total_completion_tokens": 1},
     }
+
+
+def test_a_step_has_the_time_of_its_entry(agent: Agent) -> None:
+    run_of_an_agent(agent)
+    entries = map(json.loads, (agent.directory / "s/context/log.jsonl").read_text().splitlines())
+    times = [entry["time"] for entry in entries if entry["kind"] == "message"][:2]
+    found = [datetime.fromisoformat(step["timestamp"]) for step in trajectory(agent)["steps"]]
+    assert [round(moment.timestamp() * 1000) for moment in found] == times
 
 
 @pytest.mark.skipif(harbor.python() is None, reason="no Python >= 3.12 has the harbor package (./run test makes one)")

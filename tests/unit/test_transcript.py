@@ -3,7 +3,7 @@
 import pytest
 
 from backend.entries import NewCut, NewEntry, NewMark, NewMessage
-from backend.lines import line_of
+from backend.lines import entry_of, line_of
 from backend.store import Row
 from backend.transcript import entry_text, title
 
@@ -12,7 +12,7 @@ WHEN = "2001-09-09 01:46:40"
 
 def shown(entry: NewEntry) -> str:
     line = line_of(entry)
-    return entry_text(Row(7, 10**12, line.kind, line.stream, line.raw)).decode()
+    return entry_text(entry_of(Row(7, 10**12, line.kind, line.stream, line.raw))).decode()
 
 
 CALL = [{"id": "c1", "name": "Bash", "arguments": {"command": "ls"}}]
@@ -99,7 +99,7 @@ def test_a_role_cannot_begin_a_line() -> None:
 def test_a_foreign_line_is_no_error(raw: bytes) -> None:
     for kind in ("message", "mark"):
         if kind == "mark" or raw.startswith(b'{"'):
-            entry_text(Row(0, 10**17, kind, "messages", raw))
+            entry_text(entry_of(Row(0, 10**17, kind, "messages", raw)))
 
 
 def test_a_title_is_one_line() -> None:
