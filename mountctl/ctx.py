@@ -16,6 +16,7 @@ PROGRAM = Group(
                 "history": Command("mountctl.ctx_agent_history", "show a session's messages"),
                 "output": Command("mountctl.ctx_agent_output", "print the last text of the assistant"),
                 "tree": Command("mountctl.ctx_agent_tree", "show which session was branched from which"),
+                "log": Command("mountctl.ctx_agent_log", "show every entry of a session, and follow it"),
                 "trajectory": Command("mountctl.ctx_agent_trajectory", "print a session in the format ATIF"),
                 "import": Command("mountctl.ctx_agent_import", "import transcripts of other programs"),
                 "export": Command("mountctl.ctx_agent_export", "write a session as a file for other programs"),

@@ -1,0 +1,212 @@
+"""``ctx agent log`` on a real mount: every entry, one a line, and those to come (spec 4.1, 1.7, 1.10)."""
+
+import io
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mountctl.ctx_agent_log import _line
+from tests.commands.conftest import Agent
+from tests.mount.acting import write_once
+from tests.mounting import PROJECT, running_mount
+
+WAIT_S = 20.0
+
+
+def filled(agent: Agent) -> Path:
+    """A session with entries of every kind."""
+    agent.new("s")
+    session = agent.directory / "s"
+    agent.say("s", "user", "hello\nthere \x1b[2J")
+    agent.say("s", "assistant", [{"type": "text", "text": "hi"}, {"type": "image", "path": "x.png"}])
+    (session / "state").write_text("done\n")
+    os.setxattr(session, "user.ctx.compact", b'{"before":2,"summary":[],"reason":"full"}')
+    return session
+
+
+def test_on_a_pipe_it_is_the_bytes_of_the_file(agent: Agent) -> None:
+    session = filled(agent)
+    content = (session / "context/log.jsonl").read_text()
+    assert [json.loads(line)["n"] for line in content.splitlines()] == [0, 1, 2, 3]
+    assert agent.run("agent", "log", agent.name) == (0, content, "")
+    assert agent.run("agent", "log", agent.name, "-s", "s").out == content
+
+
+def test_for_people_an_entry_is_a_line_that_cannot_steer_the_terminal(agent: Agent) -> None:
+    filled(agent)
+    out = agent.run("agent", "log", agent.name, "--pretty").out
+    found = [(line[:6].strip(), line[29:41].strip(), line[41:]) for line in out.splitlines()]
+    assert found == [
+        ("0", "user", "hello there \\x1b[2J"),
+        ("1", "assistant", "hi [image]"),
+        ("2", "state", '{"from": "idle", "state": "done"}'),
+        ("3", "cut", "before 2: full"),
+    ]
+
+
+@pytest.mark.parametrize("time", [0, 10**15, 10**18])
+def test_a_time_that_no_calendar_has_is_no_fault(time: int) -> None:
+    assert _line({"n": 1, "time": time, "kind": "mark", "name": "m", "data": None}).endswith("m           null\n")
+
+
+def test_on_a_terminal_lines_are_cut_to_its_width_and_cuts_stand_out(agent: Agent) -> None:
+    filled(agent)
+    agent.say("s", "user", "x" * 500)
+    shown = on_terminal(agent, "agent", "log", agent.name)
+    plain = on_terminal(agent, "agent", "log", agent.name, NO_COLOR="1")
+    assert "\x1b[1m     3" in shown and "\x1b" not in plain
+    assert {len(line) <= 80 for line in plain.splitlines()} == {True}
+
+
+def on_terminal(agent: Agent, *words: str, **environment: str) -> str:
+    master, slave = pty.openpty()
+    full = {**agent.mount.environment, "TERM": "xterm", "COLUMNS": "80", "LINES": "50", "PAGER": "cat", **environment}
+    command = [sys.executable, "-m", "mountctl.ctx", *words]
+    subprocess.run(command, stdin=slave, stdout=slave, stderr=slave, env=full, cwd=PROJECT, check=True, timeout=WAIT_S)
+    os.close(slave)
+    shown = b""
+    with io.FileIO(master, "rb") as screen:
+        try:
+            while chunk := screen.read(65536):
+                shown += chunk
+        except OSError:
+            pass
+    return shown.decode()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("AGENT", "-s", "nothing"), 1, "no session"),
+        (("AGENT", "-s", "../s"), 2, "is not a name"),
+        (("nobody",), 1, "no session"),
+        (("AGENT", "--space", "nowhere"), 1, "no session"),
+        (("AGENT", "--folow"), 2, "--folow"),
+    ],
+)
+def test_what_is_not_there_is_said(agent: Agent, words: tuple[str, ...], code: int, said: str) -> None:
+    filled(agent)
+    ran = agent.run("agent", "log", *(agent.name if word == "AGENT" else word for word in words))
+    assert (ran.code, ran.out) == (code, "") and said in ran.err
+
+
+# following
+
+
+class Following:
+    """``ctx agent log -f`` as it runs."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        assert process.stdout is not None
+        self._out = process.stdout.fileno()
+        self._held = b""
+
+    def line(self) -> str:
+        """The next line; fails where none comes."""
+        while b"\n" not in self._held:
+            ready, _, _ = select.select([self._out], [], [], WAIT_S)
+            assert ready, "no line came"
+            chunk = os.read(self._out, 65536)
+            assert chunk, "it ended"
+            self._held += chunk
+        line, _, self._held = self._held.partition(b"\n")
+        return line.decode()
+
+
+@contextmanager
+def following(agent: Agent, *options: str) -> Iterator[Following]:
+    command = [sys.executable, "-m", "mountctl.ctx", "agent", "log", agent.name, "-f", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=agent.mount.environment, cwd=PROJECT) as process:
+        try:
+            yield Following(process)
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("options", [(), ("--pretty",)])
+def test_following_shows_what_is_there_and_then_what_is_appended(agent: Agent, options: tuple[str, ...]) -> None:
+    session = filled(agent)
+    with following(agent, *options) as log:
+        assert all(log.line() for _ in range(4))
+        for number in range(4, 8):
+            agent.say("s", "user", f"said {number}")
+            assert f"said {number}" in log.line()
+        (session / "state").write_text("idle\n")
+        assert '"idle"' in log.line()
+
+
+def test_following_waits_for_a_word_of_the_mount_and_does_not_look_again(agent: Agent) -> None:
+    """POLLPRI: it would never look by itself within the time that this test has."""
+    filled(agent)
+    source = (PROJECT / "mountctl/ctx_agent_log.py").read_text()
+    patient = source.replace("_LOOK_AGAIN_MS = 1000", "_LOOK_AGAIN_MS = 600_000")
+    assert patient != source
+    script = patient + (
+        "\nimport argparse\nrun(argparse.Namespace(agent=AGENT, session='s', space=None, follow=True, pretty=False))\n"
+    ).replace("AGENT", repr(agent.name))
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=agent.mount.environment, cwd=PROJECT) as process:
+        try:
+            log = Following(process)
+            assert all(log.line() for _ in range(4))
+            for number in range(20):
+                agent.say("s", "user", f"said {number}")
+                assert f"said {number}" in log.line()
+        finally:
+            process.kill()
+
+
+def test_following_ends_when_its_reader_has_gone(agent: Agent) -> None:
+    filled(agent)
+    with following(agent) as log:
+        log.line()
+        assert log.process.stdout is not None
+        log.process.stdout.close()
+        assert log.process.wait(WAIT_S) == 0
+
+
+def test_following_ends_at_an_interrupt(agent: Agent) -> None:
+    filled(agent)
+    with following(agent) as log:
+        log.line()
+        log.process.send_signal(signal.SIGINT)
+        assert log.process.wait(WAIT_S) == 130
+
+
+def test_what_is_archived_is_followed_to_its_end(agent: Agent) -> None:
+    agent.new("first")
+    filled(agent)
+    with following(agent, "-s", "s") as log:
+        assert all(log.line() for _ in range(4))
+        agent.say("s", "user", "last words")
+        assert agent.run("agent", "session", "archive", agent.name, "s").code == 0
+        assert "last words" in log.line()
+        assert log.process.poll() is None
+
+
+def test_lines_after_garbage_are_shown() -> None:
+    """Field report 3: reading stops at the first bad line of an imported history."""
+    with running_mount("jsonl") as mount:
+        session = mount.path / "home/0/agent/coder/session/s"
+        session.parents[1].mkdir()
+        session.mkdir()
+        write_once(session / "messages.jsonl", b'{"role":"user","content":"one"}\n')
+        assert mount.stop() == 0
+        [stored] = mount.store.rglob("s/messages.jsonl")
+        with stored.open("ab") as file:
+            file.write(b'garbage\n{"role":"user","content":"three"}\n')
+        mount.start()
+        agent = Agent(mount, "coder")
+        for words in (("log", "coder", "-s", "s"), ("history", "coder", "-s", "s")):
+            ran = agent.run("agent", *words)
+            assert (ran.code, "three" in ran.out) == (0, True), words
