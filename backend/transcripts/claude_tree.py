@@ -23,8 +23,8 @@ class Chain:
         "length",
         "model",
         "number",
-        "parent",
         "response",
+        "responses",
         "run",
         "side",
         "step",
@@ -43,6 +43,7 @@ class Chain:
         self.usage: tuple[dict[str, Any], int | None] | None = None
         self.step = 0
         self.turn = 0
+        self.responses: set[str] = set()
         self.last: Spot | None = None
 
 
@@ -83,7 +84,6 @@ class Tree:
     def __init__(self) -> None:
         self.chains: list[Chain] = []
         self._spots: dict[str, Spot] = {}
-        self._responses: dict[str, Chain] = {}
         self._agents: dict[str, Chain] = {}
         self._current: dict[bool, Chain] = {}
 
@@ -114,8 +114,10 @@ class Tree:
         self._current[line.side] = chain
         if line.uuid is not None:
             self._spots[line.uuid] = chain.last
+        if line.is_prompt:
+            chain.responses.clear()
         if line.response is not None:
-            self._responses[line.response] = chain
+            chain.responses.add(line.response)
         if line.agent is not None:
             self._agents[line.agent] = chain
 
@@ -135,10 +137,7 @@ class Tree:
 
     def _following(self, line: Line, followed: Spot) -> tuple[Chain, Child | None]:
         chain = followed.chain
-        answered_in = self._responses.get(line.response or "")
-        if answered_in is not None and answered_in.side == line.side:
-            return answered_in, None
-        goes_on = followed.step == chain.step
+        goes_on = followed.step == chain.step or line.response in chain.responses
         in_turn = followed.turn == chain.turn and not line.is_prompt and not followed.is_prompt
         if line.is_result or goes_on or in_turn:
             return chain, None

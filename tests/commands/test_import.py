@@ -25,6 +25,18 @@ sys.exit(main())
 """
 
 
+def in_48_mib(agent: Agent, *command: str) -> subprocess.CompletedProcess[str]:
+    """Runs ``ctx`` with so much memory for its data."""
+    return subprocess.run(
+        [sys.executable, "-c", IN_48_MIB, *command],
+        env=agent.mount.environment,
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 def claude_line(role: str, content: object, **more: object) -> str:
     record = {"type": role, "sessionId": UUID, "cwd": "/w", "timestamp": "2026-01-01T00:00:00Z", **more}
     return json.dumps({**record, "message": {"role": role, "content": content, "model": "model-1"}}) + "\n"
@@ -331,6 +343,16 @@ def test_a_file_without_a_conversation_makes_no_session(agent: Agent, tmp_path: 
     assert not agent.directory.exists()
 
 
+def test_many_sessions_are_imported_in_bounded_memory(agent: Agent, tmp_path: Path) -> None:
+    for number in range(300):
+        name = f"{number:08x}-0000-4000-8000-000000000000"
+        (tmp_path / f"{name}.jsonl").write_text(claude_line("user", f"{number} {'x' * 50_000}"))
+    command = ("agent", "import", agent.name, "--from", "claude-code", str(tmp_path))
+    ran = in_48_mib(agent, *command)
+    assert (ran.returncode, ran.stderr, ran.stdout) == (0, "", "300 sessions: 900 lines added, 0 already there\n")
+    assert len(os.listdir(agent.directory / "index/by-uuid")) == 300
+
+
 @pytest.mark.parametrize("case", ["new", "again", "again, with a line of somebody else's after the first"])
 def test_a_big_file_is_imported_in_bounded_memory(agent: Agent, tmp_path: Path, case: str) -> None:
     source = tmp_path / "big.jsonl"
@@ -344,14 +366,7 @@ def test_a_big_file_is_imported_in_bounded_memory(agent: Agent, tmp_path: Path, 
     source.write_text("".join(lines))
     if case != "new":
         assert agent.run(*command).code == 0
-    ran = subprocess.run(
-        [sys.executable, "-c", IN_48_MIB, *command],
-        env=agent.mount.environment,
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = in_48_mib(agent, *command)
     assert (ran.returncode, ran.stderr) == (0, "")
     added = len(lines) if case == "new" else 0
     assert f"{added} lines added, {len(lines) - added} already there" in ran.stdout
