@@ -16,7 +16,11 @@ RESOLVE_NO_SYMLINKS = 0x04
 RESOLVE_BENEATH = 0x08
 RESOLVE_IN_ROOT = 0x10
 
+OPEN_TREE_CLONE = 1
+
+_SYS_OPEN_TREE = 428
 _SYS_OPENAT2 = 437
+_AT_FDCWD = -100
 _AGAIN_LIMIT = 1000
 _AT_EMPTY_PATH = 0x1000
 _STATX_BTIME = 0x800
@@ -31,6 +35,9 @@ class _OpenHow(ctypes.Structure):
 
 _libc.syscall.restype = ctypes.c_long
 _libc.syscall.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(_OpenHow), ctypes.c_size_t)
+_open_tree = ctypes.CDLL(None, use_errno=True).syscall
+_open_tree.restype = ctypes.c_long
+_open_tree.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
 _libc.renameat2.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
 _libc.sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 
@@ -52,6 +59,14 @@ def open_resolving(directory: int, path: bytes, flags: int, resolve: int) -> int
         if not isinstance(error, BlockingIOError | InterruptedError):
             raise error
     raise error
+
+
+def open_tree(path: str, flags: int) -> int:
+    """open_tree(2); releases the GIL while it looks the path up."""
+    fd: int = _open_tree(_SYS_OPEN_TREE, _AT_FDCWD, os.fsencode(path), flags | os.O_CLOEXEC)
+    if fd < 0:
+        raise failure(path)
+    return fd
 
 
 def rename(directory: int, name: bytes, new_directory: int, new_name: bytes, flags: int) -> None:

@@ -14,12 +14,14 @@ A session is *ours* once it has an order.jsonl, *foreign* before. The rules, in 
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain, takewhile
 from typing import NamedTuple
 
 import msgspec
 
 from backend.entries import FORMAT_VERSION
+from backend.foreign_files import Found, walk
 from backend.jsonl.disk import create, exists, open_regular, read_range, regular
 from backend.jsonl.foreign import with_files, with_values
 from backend.jsonl.handles import JOURNAL, LOGS, ORDER, STORE, Handles
@@ -37,7 +39,7 @@ from backend.jsonl.order import (
     each,
     read_header,
 )
-from backend.jsonl.scan import Facts, Found, walk
+from backend.jsonl.scan import Facts
 from backend.lines import foreign_fault
 from backend.store import Session, Stream
 
@@ -137,7 +139,7 @@ def _foreign(directory: str, blank: Session, handles: Handles) -> Opened:
 
 def _walk(handles: Handles, stream: Stream) -> Iterator[tuple[Stream, Found]]:
     descriptor = handles.stream(stream)
-    return ((stream, found) for found in walk(descriptor, _size(descriptor)))
+    return ((stream, found) for found in walk(partial(read_range, descriptor), _size(descriptor)))
 
 
 def _in_words(faults: list[str]) -> str | None:
@@ -275,7 +277,9 @@ class _Ours:
 
     def _compare(self, order: FileOrder, sizes: Sizes, facts: Facts) -> None:
         """Raises where the log files are not line by line what order.jsonl says."""
-        walks = {stream: walk(self._handles.stream(stream), getattr(sizes, stream)) for stream in LOGS}
+        walks = {
+            stream: walk(partial(read_range, self._handles.stream(stream)), getattr(sizes, stream)) for stream in LOGS
+        }
         more = 0
         for line in each(order):
             found = next(walks[line.stream], None)

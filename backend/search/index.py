@@ -158,6 +158,17 @@ class SearchIndex:
             connection.executemany("DELETE FROM entry WHERE session = ?", numbers)
             connection.executemany("DELETE FROM session WHERE id = ?", numbers)
 
+    def entries(self, session: int) -> dict[int, int]:
+        """The entries of a session that have text: number → time."""
+        with _reported():
+            return dict(self._connection.execute("SELECT n, time FROM entry WHERE session = ?", (session,)))
+
+    def leads_to(self, expression: str, session: int, n: int) -> bool:
+        """Whether an entry is among those that match."""
+        sql = "SELECT 1 FROM text WHERE text MATCH ? AND rowid = (SELECT id FROM entry WHERE session = ? AND n = ?)"
+        with _reported():
+            return self._connection.execute(sql, (expression, session, n)).fetchone() is not None
+
     def find(self, expression: str, limit: int) -> list[Hit]:
         """The newest entries that match (``backend.search.query``)."""
         sql = """SELECT entry.time, entry.session, entry.n FROM text JOIN entry ON entry.id = text.rowid

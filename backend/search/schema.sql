@@ -26,7 +26,7 @@ CREATE TABLE entry (
     n INTEGER NOT NULL,
     time INTEGER NOT NULL
 ) STRICT;
-CREATE INDEX entry_session ON entry (session);
+CREATE INDEX entry_session ON entry (session, n);
 
 -- Words only: no content, no sizes.
 CREATE VIRTUAL TABLE text USING fts5 (content, content = '', columnsize = 0, tokenize = 'unicode61 remove_diacritics 2');

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
+from backend.asking import Ask
 from backend.entries import Entry, MessageEntry
 from backend.errors import Missing
 from backend.lines import entry_of
 from backend.search.index import Hit, SearchIndex
 from backend.search.snippets import snippets
 from backend.search.texts import text_of
-from backend.search.update import Ask
 from backend.store import Kind, Store
 
 _AT_ONCE = 8

@@ -10,28 +10,19 @@ indexed was made durable first: a power cut must not leave words of entries that
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
+from backend.asking import Ask, live_ids, live_sessions, some_rows
 from backend.errors import Missing
 from backend.lines import entry_of
 from backend.search.index import Indexed, Mark, SearchIndex, Text
 from backend.search.texts import text_of
 from backend.store import Row, Session, Store
 
-T = TypeVar("T")
-
 _NAMES = 32
-_SESSIONS = 100
-_PAGE = 1000
-_ROWS, _STEP, _BYTES = 64, 16, 256 << 10
+_ENTRIES, _BYTES = 64, 256 << 10
 _BATCH_CHARACTERS = 2 << 20
 _BATCH_ENTRIES = 4096
-
-
-class Ask(Protocol):
-    """Runs work of about a millisecond with the store, on the store's thread; returns or raises what it does."""
-
-    def __call__(self, work: Callable[[Store], T], /) -> T: ...
 
 
 class _Range(NamedTuple):
@@ -66,7 +57,7 @@ def _update(index: SearchIndex, owner: int, ask: Ask, sync: Callable[[], None], 
     mark, names = seen
     before = index.mark
     if thorough:
-        sessions: Iterable[Session] = _all(owner, ask)
+        sessions: Iterable[Session] = live_sessions(ask, owner)
     elif mark._replace(seq=before.seq) == before:
         sessions = ask(partial(_named, owner, names[:1]))
     else:
@@ -95,17 +86,6 @@ def _look(owner: int, store: Store) -> tuple[Mark, list[str]] | None:
     names = store.list_content(owner).decode().split()
     newest = store.session(owner, names[0]) if names else None
     return Mark(row.mtime, row.list_mtime, newest.seq if newest else 0, newest.id if newest else 0), names
-
-
-def _all(owner: int, ask: Ask) -> Iterator[Session]:
-    after = 0
-    while page := ask(partial(_sessions_after, owner, after)):
-        yield from page
-        after = page[-1].id
-
-
-def _sessions_after(owner: int, after: int, store: Store) -> Sequence[Session]:
-    return store.sessions(owner, after, _SESSIONS)
 
 
 def _newer(owner: int, names: Sequence[str], seq: int, ask: Ask) -> Iterator[Session]:
@@ -143,7 +123,7 @@ def _without_the_gone(index: SearchIndex, owner: int, ask: Ask) -> dict[int, _Ra
 
     ``Shrunk`` if one was deleted: nothing of it may stay.
     """
-    known, live = index.sessions(), frozenset(_live(owner, ask))
+    known, live = index.sessions(), live_ids(ask, owner).keys()
     gone = known.keys() - live
     if any(ask(partial(_is_deleted, session)) for session in gone):
         raise Shrunk
@@ -151,17 +131,6 @@ def _without_the_gone(index: SearchIndex, owner: int, ask: Ask) -> dict[int, _Ra
     again = {found.session: found for session in branches if gone and (found := ask(partial(_orphan, session)))}
     index.forget([*gone, *again])
     return again
-
-
-def _live(owner: int, ask: Ask) -> Iterator[int]:
-    after = 0
-    while page := ask(partial(_listed_after, owner, after)):
-        for after, *_ in page:
-            yield after
-
-
-def _listed_after(owner: int, after: int, store: Store) -> Sequence[tuple[int, str, int, int]]:
-    return store.listing(owner, after, _PAGE)
 
 
 def _is_deleted(session: int, store: Store) -> bool:
@@ -195,11 +164,11 @@ def _index(index: SearchIndex, ranges: Iterable[_Range], ask: Ask) -> None:
 def _read(todo: deque[_Range], store: Store) -> list[tuple[_Range, Sequence[Row]]]:
     """The next entries of ``todo``, which loses them; a session that is gone meanwhile has none."""
     found: list[tuple[_Range, Sequence[Row]]] = []
-    left, room = _ROWS, _BYTES
+    left, room = _ENTRIES, _BYTES
     while todo and left > 0 and room > 0:
         part = todo.popleft()
         try:
-            rows = store.rows(part.session, part.first, min(_STEP, part.stop - part.first))
+            rows = some_rows(part.session, part.first, part.stop, store)
         except Missing:
             continue
         found.append((part, rows))

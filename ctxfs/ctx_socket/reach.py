@@ -5,11 +5,14 @@ is who its mode bits let in.
 """
 
 import errno
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from backend.asking import SESSIONS
 from backend.errors import InvalidValue, Missing
 from backend.names import is_agent_name, is_model_name, is_name, is_session_name
 from backend.store import Owner, OwnerKind, Session, Space
+from ctxfs.bridge import Bridge
 from ctxfs.sockets.connection import Peer
 
 if TYPE_CHECKING:
@@ -82,3 +85,8 @@ def session_of(core: "Core", owner: Owner, name: str) -> Session | None:
     if not is_session_name(name):
         raise InvalidValue("session is the name of a session")
     return core.store.session(owner.id, name)
+
+
+async def sessions_after(bridge: Bridge, owner: Owner, after: int) -> Sequence[Session]:
+    """Live sessions of an owner with an id above ``after``, by id: some of them, none at the end. Trio's thread."""
+    return await bridge.run(lambda core: core.store.sessions(owner.id, after, SESSIONS))

@@ -63,4 +63,11 @@ class ImportMany(_Place, frozen=True, kw_only=True, tag="import-many"):
     sessions: Annotated[list[Part], msgspec.Meta(max_length=64)]
 
 
-Request = Ping | Status | Import | ImportMany | Search
+class Doctor(_Place, frozen=True, kw_only=True, tag="doctor"):
+    """What is wrong with the sessions of a place, of one agent, or with one session."""
+
+    agent: str | None = None
+    session: str | None = None
+
+
+Request = Ping | Status | Import | ImportMany | Search | Doctor

@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
+from backend.asking import live_ids
+from backend.errors import Missing
 from backend.search.index import IndexDamaged, SearchIndex
 from backend.search.query import expression
 from backend.search.search import Found, search
 from backend.search.update import update
+from backend.search.verify import drift
 from backend.store import Owner, Store
 from ctxfs.bridge import Bridge
 from ctxfs.ctx_socket import reach
@@ -60,24 +63,58 @@ class Searches:
         async with self._turns[owner.id]:
             return await trio.to_thread.run_sync(self._found, owner.id, wanted, limit, limiter=self._threads)
 
+    async def drift(self, owner: Owner) -> list[tuple[str, str]]:
+        """What is wrong with the index of an owner: names of sessions, and what; such an index is dropped."""
+        async with self._turns[owner.id]:
+            return await trio.to_thread.run_sync(self._verify, owner.id, limiter=self._threads)
+
     def _found(self, owner: int, wanted: str, limit: int) -> list[Found]:
-        """In a worker thread. An index that is damaged is made anew, once."""
+        """In a worker thread, as all below."""
+
+        def find(index: SearchIndex) -> list[Found]:
+            update(index, owner, self.ask, self._sync, thorough=owner not in self._looked_through)
+            self._looked_through.add(owner)
+            return search(index, self.ask, wanted, limit)
+
+        return self._with_index(owner, find)
+
+    def _verify(self, owner: int) -> list[tuple[str, str]]:
+        def verify(index: SearchIndex) -> list[tuple[str, str]]:
+            sessions = live_ids(self.ask, owner)
+            update(index, owner, self.ask, self._sync, thorough=True)
+            wrong = [(name, reason) for session, name in sessions.items() if (reason := self._drift(index, session))]
+            if wrong:
+                index.clear()
+            return wrong
+
+        return self._with_index(owner, verify)
+
+    def _drift(self, index: SearchIndex, session: int) -> str | None:
+        try:
+            reason = drift(index, session, self.ask)
+        except Missing:
+            return None
+        return reason if reason is not None and self.ask(partial(_is_live, session)) else None
+
+    def _with_index(self, owner: int, work: Callable[[SearchIndex], T]) -> T:
+        """An index that is damaged is made anew, once."""
         with contextlib.closing(SearchIndex(self._directory / f"{owner}.sqlite")) as index:
             try:
-                return self._searched(index, owner, wanted, limit)
+                return work(index)
             except IndexDamaged:
                 index.clear()
                 self._looked_through.discard(owner)
-                return self._searched(index, owner, wanted, limit)
+                return work(index)
 
-    def _searched(self, index: SearchIndex, owner: int, wanted: str, limit: int) -> list[Found]:
-        update(index, owner, self._ask, self._sync, thorough=owner not in self._looked_through)
-        self._looked_through.add(owner)
-        return search(index, self._ask, wanted, limit)
-
-    def _ask(self, work: Callable[[Store], T]) -> T:
+    def ask(self, work: Callable[[Store], T]) -> T:
+        """Asks the store from a worker thread (``backend.asking``)."""
         return trio.from_thread.run(self._bridge.run, lambda core: work(core.store))
 
 
 def _owners(peer: Peer, request: Search, core: "Core") -> list[Owner]:
     return reach.owners_of(core, reach.space_of(core, peer, request, reach.READ), request.agent)
+
+
+def _is_live(session: int, store: Store) -> bool:
+    row = store.session_by_id(session)
+    return row is not None and row.archive is None

@@ -3,8 +3,9 @@
 from typing import assert_never
 
 from ctxfs.bridge import Bridge
+from ctxfs.ctx_socket.examining import Examinations
 from ctxfs.ctx_socket.importing import import_entries, import_many
-from ctxfs.ctx_socket.requests import Import, ImportMany, Ping, Request, Search, Status
+from ctxfs.ctx_socket.requests import Doctor, Import, ImportMany, Ping, Request, Search, Status
 from ctxfs.ctx_socket.searching import Searches
 from ctxfs.ctx_socket.status import status
 from ctxfs.files.sockets import Address
@@ -20,6 +21,7 @@ class CtxService:
     def __init__(self, bridge: Bridge, searches: Searches) -> None:
         self._bridge = bridge
         self._searches = searches
+        self._examinations = Examinations(bridge, searches)
 
     async def __call__(self, connection: Connection, raw: bytes) -> None:
         request: Request = frames.decode(raw, Request)
@@ -34,5 +36,7 @@ class CtxService:
                 await self._searches.search(connection, request)
             case ImportMany():
                 await import_many(self._bridge, connection, request)
+            case Doctor():
+                await self._examinations.examine(connection, request)
             case _:
                 assert_never(request)

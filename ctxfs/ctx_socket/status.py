@@ -1,9 +1,8 @@
 """``status``: the mount's health, and how much is in a place."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from backend.store import Owner, Session
+from backend.store import Owner
 from ctxfs.bridge import Bridge
 from ctxfs.ctx_socket import reach
 from ctxfs.ctx_socket.requests import Status
@@ -12,8 +11,6 @@ from ctxfs.version import version
 
 if TYPE_CHECKING:
     from ctxfs.core import Core
-
-PAGE = 200
 
 
 async def status(bridge: Bridge, connection: Connection, request: Status) -> None:
@@ -30,16 +27,11 @@ async def status(bridge: Bridge, connection: Connection, request: Status) -> Non
 
 async def _count(bridge: Bridge, owner: Owner, counts: dict[str, int]) -> None:
     after = 0
-    while page := await sessions_after(bridge, owner, after):
+    while page := await reach.sessions_after(bridge, owner, after):
         counts["sessions"] += len(page)
         counts["bytes"] += sum(session.messages_size + session.events_size for session in page)
         counts["unprovable"] += sum(session.fault is not None for session in page)
         after = page[-1].id
-
-
-async def sessions_after(bridge: Bridge, owner: Owner, after: int) -> Sequence[Session]:
-    """Live sessions of an owner with an id above ``after``, by id: some of them, none at the end."""
-    return await bridge.run(lambda core: core.store.sessions(owner.id, after, PAGE))
 
 
 def _mount(core: "Core") -> dict[str, Any]:

@@ -5,7 +5,8 @@ bound through a copy of the mount that is attached nowhere: for root a detached 
 may not make one, the copy that a user namespace of a child has. Both are gone but for the socket's hold on them;
 clients find the socket by its inode, through whatever mount of it they see.
 
-Every call here waits for the FUSE thread, so none may hold the GIL. Also run as a script, by that child.
+Every call here waits for the FUSE thread, so none may hold the GIL. Also run as a script, by
+that child: it then has the standard library only.
 """
 
 import ctypes
@@ -14,9 +15,6 @@ import socket
 import subprocess
 import sys
 
-_SYS_OPEN_TREE = 428  # the same number on every architecture
-_OPEN_TREE_CLONE = 1
-_AT_FDCWD = -100
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x20000, 0x10000000
 _BACKLOG = 128
 _TIMEOUT_S = 20.0
@@ -38,11 +36,9 @@ def listen(directory: str, name: str) -> socket.socket:
 
 
 def _bind_through_clone(listener: socket.socket, directory: str, name: str) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    tree = libc.syscall(_SYS_OPEN_TREE, _AT_FDCWD, os.fsencode(directory), _OPEN_TREE_CLONE | os.O_CLOEXEC)
-    if tree < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), directory)
+    from backend.system_calls import OPEN_TREE_CLONE, open_tree
+
+    tree = open_tree(directory, OPEN_TREE_CLONE)
     try:
         _bind_below(listener, tree, name)
     finally:
