@@ -1,7 +1,8 @@
 """A session as a conversation (spec 4.1): turns of people and agents, calls beside their results, and what went wrong.
 
 What ``history`` shows on a terminal and as a page is made of these turns. Entries in, turns out: nothing is printed or
-escaped here. A log is read twice, and of it only where each result stands is kept.
+escaped here. The log is read in order, once for the turns and once ahead of them, as far as the next result is away; of
+it only where each result stands is kept.
 """
 
 from collections import Counter, defaultdict
@@ -87,24 +88,30 @@ class Tokens(NamedTuple):
     written: int = 0
 
 
-class Conversation:
-    """The conversation of a log: iterate it for the turns.
+class Index:
+    """Where in a log results and calls are, as far as it was looked through; with what is counted on the way.
 
-    ``tokens`` and ``entries`` count the whole log; ``questions``: each user message's number and how it begins.
+    ``questions``: each user message's number and how it begins.
     """
 
     def __init__(self, log: LogFile) -> None:
         self._log = log
+        self._ahead = log.lines()
         self._results: dict[Key, list[tuple[int, int]]] = defaultdict(list)
         self._events = Counter[Key]()
         self._named = Counter[Key]()
         self.tokens = Tokens()
         self.entries = 0
         self.questions: list[tuple[int, str]] = []
-        for position, line in log.lines():
+
+    def look_on(self) -> bool:
+        """Looks at one more entry; False at the end."""
+        position, line = next(self._ahead, (0, b""))
+        if line:
             self.entries += 1
             if any(word in line for word in _TELLING):
-                self._look_at(position, log.at(position))
+                self._look_at(position, self._log.at(position))
+        return bool(line)
 
     def _look_at(self, position: int, entry: Entry) -> None:
         match entry:
@@ -119,67 +126,78 @@ class Conversation:
         for index, (key, _) in enumerate(_results(entry)):
             self._results[key].append((position, index))
 
-    def __iter__(self) -> Iterator[Turn | Notice]:
-        return _Reading(self._log, self._results, self._events, self._named).turns()
+    def is_event(self, key: Key) -> bool:
+        """Whether a call is an event, whatever else names it; looks as far as it must."""
+        while not self._events[key] and self.look_on():
+            pass
+        return self._events[key] > 0
+
+    def has_call(self, key: Key, number: int) -> bool:
+        """Whether a key has a call of that number, from 0 on; looks as far as it must."""
+        while (self._events[key] or self._named[key]) <= number and self.look_on():
+            pass
+        return (self._events[key] or self._named[key]) > number
+
+    def result(self, key: Key, number: int) -> Result | None:
+        """The result of that number that a key has, from 0 on; looks as far as it must."""
+        found = self._results[key]
+        while len(found) <= number and self.look_on():
+            pass
+        if len(found) <= number:
+            return None
+        position, index = found[number]
+        return list(_results(self._log.at(position)))[index][1]
 
 
-class _Reading:
-    """One way through the log: which calls and results of each key have been met."""
+class Conversation:
+    """The conversation of a log: iterate it, once, for the turns. ``index`` is then as far as the turns, or further."""
 
-    def __init__(
-        self, log: LogFile, results: Mapping[Key, list[tuple[int, int]]], events: Counter[Key], named: Counter[Key]
-    ) -> None:
+    def __init__(self, log: LogFile) -> None:
         self._log = log
-        self._results = results
-        self._events = events
-        self._calls = events | Counter({key: count for key, count in named.items() if key not in events})
+        self.index = Index(log)
         self._calls_met = Counter[Key]()
         self._results_met = Counter[Key]()
 
-    def turns(self) -> Iterator[Turn | Notice]:
+    def __iter__(self) -> Iterator[Turn | Notice]:
         for entry in self._log:
-            match entry:
-                case MessageEntry(message=message):
-                    yield from self._message(entry, message)
-                case MarkEntry(name="tool_call", data=dict(data)):
-                    yield Turn(entry.n, moment(entry), "tool", [self._call(_key(data, data.get("id")), data)])
-                case MarkEntry(name="tool_result", data=dict()):
-                    if lone := self._lone_results(entry):
-                        yield Turn(entry.n, moment(entry), "tool", lone)
-                case MarkEntry(name=name, data=dict(data)) if name in _NOTICES:
-                    if text := _NOTICES[name](data):
-                        yield Notice(entry.n, moment(entry), name, text)
-                case CutEntry(data=data):
-                    summary = [
-                        Turn(entry.n, None, str(message.get("role", "?")), list(_said(message)))
-                        for message in objects(data.get("summary"))
-                    ]
-                    yield Notice(entry.n, moment(entry), "cut", str(data.get("reason")), summary)
+            self.index.look_on()
+            yield from self._turns(entry)
+
+    def _turns(self, entry: Entry) -> Iterator[Turn | Notice]:
+        match entry:
+            case MessageEntry(message=message):
+                yield from self._message(entry, message)
+            case MarkEntry(name="tool_call", data=dict(data)):
+                yield Turn(entry.n, moment(entry), "tool", [self._call(_key(data, data.get("id")), data)])
+            case MarkEntry(name="tool_result", data=dict()):
+                if lone := self._lone_results(entry):
+                    yield Turn(entry.n, moment(entry), "tool", lone)
+            case MarkEntry(name=name, data=dict(data)) if name in _NOTICES:
+                if text := _NOTICES[name](data):
+                    yield Notice(entry.n, moment(entry), name, text)
+            case CutEntry(data=data):
+                yield Notice(entry.n, moment(entry), "cut", str(data.get("reason")), list(_summary(entry)))
 
     def _message(self, entry: MessageEntry, message: Mapping[str, Any]) -> Iterator[Turn]:
         parts: list[Part] = [*_said(message), *self._lone_results(entry)]
         for call in objects(message.get("tool_calls")):
             key = _key(message, call.get("id"))
-            if key not in self._events:
+            if not self.index.is_event(key):
                 parts.append(self._call(key, call))
         if parts or message.get("role") != "tool":
             yield Turn(entry.n, moment(entry), str(message.get("role", "?")), parts)
 
     def _call(self, key: Key, call: Mapping[str, Any]) -> Call:
         """A call with the result that is its own: the first call of a key has the first result of it."""
-        met, found = self._calls_met[key], self._results.get(key, ())
+        result = self.index.result(key, self._calls_met[key])
         self._calls_met[key] += 1
-        result = self._result_at(*found[met]) if met < len(found) else None
         return Call(str(call.get("name")), call.get("arguments"), result)
-
-    def _result_at(self, position: int, index: int) -> Result:
-        return list(_results(self._log.at(position)))[index][1]
 
     def _lone_results(self, entry: Entry) -> list[Result]:
         """The results of an entry that belong to no call."""
         lone = []
         for key, result in _results(entry):
-            if self._results_met[key] >= self._calls[key]:
+            if not self.index.has_call(key, self._results_met[key]):
                 lone.append(result)
             self._results_met[key] += 1
         return lone
@@ -251,6 +269,11 @@ def _parts(content: object) -> Iterator[Part]:
             case _:
                 where = part.get("url") or part.get("path")
                 yield Media(str(part.get("type")), where if isinstance(where, str) else "")
+
+
+def _summary(cut: CutEntry) -> Iterator[Turn]:
+    for message in objects(cut.data.get("summary")):
+        yield Turn(cut.n, None, str(message.get("role", "?")), list(_said(message)))
 
 
 def _first_line(message: Mapping[str, Any]) -> str:

@@ -17,6 +17,8 @@ _convert: Callable[[Any], Entry] = partial(msgspec.convert, type=Entry)
 
 Load = Callable[[str], bytes]
 
+_BUFFER = 1 << 18  # positions that are near to each other are read at once
+
 
 class LogFile(contextlib.AbstractContextManager["LogFile"]):
     """A session's entries as they are now: iterating twice gives the same, whatever is appended meanwhile.
@@ -29,7 +31,7 @@ class LogFile(contextlib.AbstractContextManager["LogFile"]):
         self.directory = directory
         self._load = load
         try:
-            self._file = open(f"{directory}/context/log.jsonl", "rb")  # noqa: SIM115  (closed by __exit__)
+            self._file = open(f"{directory}/context/log.jsonl", "rb", _BUFFER)  # noqa: SIM115  (closed by __exit__)
         except FileNotFoundError:
             raise places.no_session(directory) from None
         self._size = os.fstat(self._file.fileno()).st_size

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import BinaryIO
 
 from ctxfs.version import version
-from mountctl.conversation import Conversation
+from mountctl.conversation import Conversation, Index
 from mountctl.conversation_page import page
 from mountctl.entries import Load, LogFile
 from mountctl.sessions import read_value
@@ -17,12 +17,14 @@ def write_page(file: BinaryIO, directory: str, agent: str, load: Load | None = N
     session = os.path.basename(directory)
     with LogFile(directory, load) as log:
         conversation = Conversation(log)
-        facts = _facts(directory, agent, session, conversation)
-        for piece in page(f"{agent} · {session}", facts, conversation.questions, conversation):
+        while conversation.index.look_on():
+            pass
+        facts = _facts(directory, agent, session, conversation.index)
+        for piece in page(f"{agent} · {session}", facts, conversation.index.questions, conversation):
             file.write(piece.encode())
 
 
-def _facts(directory: str, agent: str, session: str, conversation: Conversation) -> dict[str, str]:
+def _facts(directory: str, agent: str, session: str, index: Index) -> dict[str, str]:
     facts = {
         "agent": agent,
         "session": session,
@@ -30,8 +32,8 @@ def _facts(directory: str, agent: str, session: str, conversation: Conversation)
         "cwd": read_value(f"{directory}/cwd"),
         "created": _time_text(directory, "created_at"),
         "updated": _time_text(directory, "updated_at"),
-        "entries": str(conversation.entries),
-        "tokens": "{} in, {} out".format(*conversation.tokens) if any(conversation.tokens) else "",
+        "entries": str(index.entries),
+        "tokens": "{} in, {} out".format(*index.tokens) if any(index.tokens) else "",
         "written by": f"ctxfs {version()}",
     }
     return {name: value for name, value in facts.items() if value}

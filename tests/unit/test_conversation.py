@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mountctl.conversation import Call, Conversation, Media, Notice, Part, Result, Text, Thought, Tokens, Turn
+from mountctl.conversation import Call, Conversation, Index, Media, Notice, Part, Result, Text, Thought, Tokens, Turn
 from mountctl.entries import LogFile
 
 Opened = Callable[..., LogFile]
@@ -169,8 +169,8 @@ def test_what_went_wrong_and_what_was_compacted_are_notices(opened: Opened) -> N
     assert found[2].turns == [Turn(2, None, "user", [Text("all")])]
 
 
-def test_it_counts_the_whole_log(opened: Opened) -> None:
-    conversation = Conversation(
+def test_an_index_counts_what_it_was_led_through(opened: Opened) -> None:
+    index = Index(
         opened(
             {"role": "user", "content": "\nfirst\nsecond"},
             {"type": "usage", "run": "r", "input_tokens": 3, "output_tokens": 1},
@@ -179,8 +179,17 @@ def test_it_counts_the_whole_log(opened: Opened) -> None:
             {"role": "user", "content": "y" * 200},
         )
     )
-    assert (conversation.entries, conversation.tokens) == (5, Tokens(7, 2))
-    assert conversation.questions == [(0, "first"), (4, "y" * 100)]
+    assert [index.look_on() for _ in range(6)] == [True] * 5 + [False]
+    assert (index.entries, index.tokens) == (5, Tokens(7, 2))
+    assert index.questions == [(0, "first"), (4, "y" * 100)]
+
+
+def test_turns_come_before_the_log_was_read_to_its_end(opened: Opened) -> None:
+    tail: list[dict[str, Any]] = [{"role": "user", "content": "later"}] * 50
+    conversation = Conversation(opened(call("r", "c"), result("r", "c", "x"), *tail))
+    first = next(iter(conversation))
+    assert isinstance(first, Turn) and first.parts == [Call("f", {}, answer(Text("x")))]
+    assert conversation.index.entries == 2
 
 
 @pytest.mark.parametrize(
@@ -200,7 +209,7 @@ def test_the_time_of_an_imported_line_is_its_own(opened: Opened, timestamp: Any,
 
 
 def test_what_is_appended_while_it_is_read_is_not_of_it(opened: Opened, tmp_path: Path) -> None:
-    found = Conversation(opened({"role": "user", "content": "a"}))
+    found = opened({"role": "user", "content": "a"})
     with (tmp_path / "context/log.jsonl").open("a") as file:
         file.write('{"n":1,"time":0,"kind":"message","message":{"role":"user","content":"b"}}\n')
-    assert len(list(found)) == len(list(found)) == 1
+    assert len(list(Conversation(found))) == len(list(Conversation(found))) == 1
