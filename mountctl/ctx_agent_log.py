@@ -33,18 +33,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     directory = places.session(arguments.agent, arguments.session, arguments.space)
     try:
-        descriptor = os.open(f"{directory}/context/log.jsonl", os.O_RDONLY)
+        with open(f"{directory}/context/log.jsonl", "rb", buffering=0) as log:
+            chunks = _followed(log.fileno()) if arguments.follow else _rest(log.fileno())
+            if arguments.pretty or is_terminal():
+                _print(chunks, contextlib.nullcontext(sys.stdout) if arguments.follow else Pager())
+            else:
+                _copy(chunks)
     except FileNotFoundError:
+        # Also where it is deleted while it is followed.
         raise places.no_session(directory) from None
-    with contextlib.closing(os.fdopen(descriptor, "rb", buffering=0)):
-        chunks = _followed(descriptor) if arguments.follow else _rest(descriptor)
-        if arguments.pretty or is_terminal():
-            _print(chunks, contextlib.nullcontext(sys.stdout) if arguments.follow else Pager())
-        else:
-            for chunk in chunks:
-                sys.stdout.buffer.write(chunk)
-                sys.stdout.buffer.flush()
     return OK
+
+
+def _copy(chunks: Iterable[bytes]) -> None:
+    for chunk in chunks:
+        sys.stdout.buffer.write(chunk)
+        sys.stdout.buffer.flush()
 
 
 def _rest(descriptor: int) -> Iterator[bytes]:

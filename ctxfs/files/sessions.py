@@ -1,6 +1,7 @@
 """Session directories: made, listed, archived, deleted, branched, compacted (spec 1.4, 1.9)."""
 
 import errno
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from ctxfs.core import Core
 
 MAX_DIGITS = 18
+
+log = logging.getLogger("ctxfs")
 
 
 def find_session(core: "Core", subject: OwnerSubject, name: str, _uid: int) -> int | None:
@@ -68,6 +71,7 @@ def archive_session(core: "Core", number: int, directory: int, name: str, uid: i
         raise FUSEError(errno.EPERM)
     runtime = core.disk.closed_roots.place(root_key(core, session.session))
     removed = core.store.archive_session(number, directory)
+    log.info("session %s of %s in %s archived by uid %d", name, owner.name, owner.space, uid)
     if runtime is not None:
         runtime.is_read_only = True
     core.kernel.removed(owner.id, number, removed)
@@ -105,6 +109,7 @@ async def delete_session(core: "Core", number: int, value: bytes, uid: int) -> N
     except Exception:
         roots.put_back(key, number)
         raise
+    log.info("session %s of %s in %s deleted by uid %d", session.name, owner.name, owner.space, uid)
     core.contexts.forget(number)
     core.kernel.removed(owner.id, number, removed)
     core.kernel.entry_changed(inode_of(Node(Kind.SESSIONS, owner.id)), session.name)

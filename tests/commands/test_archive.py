@@ -2,9 +2,12 @@
 
 import contextlib
 import dataclasses
+import errno
 import io
+import json
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,7 @@ from mountctl.ctx import PROGRAM
 from mountctl.ctx_session_gc import matches
 from tests.commands.conftest import Agent
 from tests.commands.running import Ran
+from tests.mount.acting import write_once
 from tests.people import ALICE, BOB, Person, chroot_with
 
 UUID = "0f1e2d3c-4b5a-4697-8877-665544332211"
@@ -373,6 +377,57 @@ def test_a_session_that_becomes_active_meanwhile_stays(store: Store, monkeypatch
     stays = "ctx: session became active or changed meanwhile, it stays: b\n"
     assert store.gc("--yes") == (69, "archived a\narchived c\n", stays)
     assert store.state() == (["b", "first"], ["a", "c"])
+
+
+def test_every_session_that_went_is_a_line_in_the_daemons_log(store: Store) -> None:
+    """Field report 18: 950 sessions, silently."""
+    store.new("a", "b", "c")
+    store.archive("a")
+    store.gc("--yes", "--match", "b")
+    store.gc("--yes", "--delete")
+    whose = f"of {store.agent.name} in home/0"
+    lines = [line for line in store.agent.mount.log.read_text().splitlines() if whose in line]
+    assert [line.partition("session ")[2] for line in lines] == [
+        f"a {whose} archived by uid 0",
+        f"b {whose} archived by uid 0",
+        f"c {whose} deleted by uid 0",
+    ]
+
+
+def test_what_is_said_to_a_session_while_it_is_archived_is_lost_nowhere(store: Store) -> None:
+    """Whoever says it finds the session, or that it has gone, and then says it to a fresh one."""
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        log = store.live / "s/messages.jsonl"
+        while True:
+            with contextlib.suppress(FileExistsError):
+                log.parent.mkdir()
+            try:
+                write_once(log, f'{{"role":"user","content":"{text}"}}\n'.encode())
+            except OSError as error:
+                assert error.errno in (errno.ENOENT, errno.EROFS, errno.ESTALE)
+                continue
+            said.append(text)
+            return
+
+    def speak(speaker: int) -> None:
+        for number in range(100):
+            say(f"{speaker}-{number}")
+
+    with ThreadPoolExecutor(3) as pool:
+        speakers = [pool.submit(speak, speaker) for speaker in range(3)]
+        rounds = 0
+        while not all(speaker.done() for speaker in speakers):
+            ran = store.gc("--yes", "--archive-dir", f"{store.archived.parent}/{store.agent.name}-{rounds}")
+            assert ran.code == 0 or "it stays: s" in ran.err
+            rounds += "archived s" in ran.out
+        for speaker in speakers:
+            speaker.result()
+    logs = [store.live / "s/messages.jsonl", *store.archived.parent.glob(f"{store.agent.name}-*/*/s/messages.jsonl")]
+    stored = [json.loads(line)["content"] for log in logs if log.exists() for line in log.read_text().splitlines()]
+    assert rounds
+    assert sorted(stored) == sorted(said) == sorted(f"{a}-{b}" for a in range(3) for b in range(100))
 
 
 def test_what_was_archived_is_never_collected_again(store: Store) -> None:

@@ -194,6 +194,15 @@ def test_what_is_archived_is_followed_to_its_end(agent: Agent) -> None:
         assert log.process.poll() is None
 
 
+def test_following_ends_where_the_session_is_deleted(agent: Agent) -> None:
+    agent.new("first")
+    session = filled(agent)
+    with following(agent, "-s", "s") as log:
+        assert all(log.line() for _ in range(4))
+        os.setxattr(session, "user.ctx.delete", b"s")
+        assert log.process.wait(WAIT_S) == 1
+
+
 def test_lines_after_garbage_are_shown() -> None:
     """Field report 3: reading stops at the first bad line of an imported history."""
     with running_mount("jsonl") as mount:

@@ -13,7 +13,8 @@ CUT = event("cut", before=1, summary=[{"role": "user", "content": "short"}], rea
 
 
 def contents(session: Path) -> dict[str, bytes]:
-    return {name: (session / name).read_bytes() for name in SESSION_FILES}
+    names = (*SESSION_FILES, *(f"context/{name}" for name in ("messages.jsonl", "log.jsonl", "transcript.md")))
+    return {name: (session / name).read_bytes() for name in names}
 
 
 def delete(home: Home, parent: Path) -> None:
