@@ -1,7 +1,9 @@
 """``ctx agent history``: a session's messages, as bytes for programs or as a conversation for people (spec 4.1)."""
 
 import argparse
+import contextlib
 import os
+from typing import BinaryIO
 
 from mountctl import places
 from mountctl.cli import OK, USAGE, Failure
@@ -44,11 +46,18 @@ def _print_conversation(directory: str) -> None:
 
 
 def _write_page(directory: str, agent: str, path: str) -> None:
-    from mountctl.exporting import private_file
     from mountctl.session_page import write_page
 
-    where, name = os.path.split(path)
-    if not name or os.path.isdir(path):
-        raise Failure(f"{path!r} is a directory: --html takes the name of a file", USAGE)
-    with private_file(where or ".", name) as file:
+    with _page_file(os.path.realpath(path), path) as file:
         write_page(file, directory, agent)
+
+
+def _page_file(target: str, path: str) -> contextlib.AbstractContextManager[BinaryIO]:
+    """A file that replaces what a link leads to; a device or a pipe is no such thing and is written to."""
+    from mountctl.exporting import private_file
+
+    if path.endswith("/") or os.path.isdir(target):
+        raise Failure(f"{path!r} is a directory: --html takes the name of a file", USAGE)
+    if os.path.exists(target) and not os.path.isfile(target):
+        return open(target, "wb")
+    return private_file(os.path.dirname(target), os.path.basename(target))

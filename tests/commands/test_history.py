@@ -122,9 +122,23 @@ def test_a_page_is_for_its_owner_alone_and_replaces_an_older_one_whole(agent: Ag
     assert os.listdir(tmp_path) == ["page.html"]
 
 
+def test_a_page_goes_where_a_link_leads_and_into_a_pipe(agent: Agent, tmp_path: Path) -> None:
+    agent.new("s")
+    agent.say("s", "user", "hello")
+    (tmp_path / "link").symlink_to(tmp_path / "page")
+    os.mkfifo(tmp_path / "pipe")
+    reader = subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE)
+    for name in ("link", "pipe"):
+        assert agent.run("agent", "history", agent.name, "--html", str(tmp_path / name)) == (0, "", "")
+    piped, _ = reader.communicate(timeout=30)
+    assert (tmp_path / "page").read_bytes() == piped and b"hello" in piped
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "pipe").is_fifo()
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
+        (("--html", ""), 2),
         (("--html", "DIRECTORY"), 2),
         (("--html", "DIRECTORY/"), 2),
         (("--html", "/proc/page.html"), 1),
