@@ -1,7 +1,7 @@
 """A line of messages.jsonl or events.jsonl ⇄ an entry of the log; the door for lines from outside.
 
-Pure. ``parse_line`` judges a line by spec 1.5 and says what it changes; ``line_of`` and ``entry_of`` are the two
-inverse directions of spec 2.1; ``foreign_line`` takes lines of an imported history as they are. The rules
+Pure. ``judge`` judges a line by spec 1.5, ``parse_line`` also says what it changes; ``line_of`` and ``entry_of`` are
+the two inverse directions of spec 2.1; ``foreign_line`` takes lines of an imported history as they are. The rules
 themselves are tables in ``backend.line_rules``; an unfinished line is judged by ``backend.line_prefix``.
 Errors name fields and never quote contents.
 """
@@ -31,17 +31,26 @@ BUILT_IN_MARKS = Marks()
 
 
 def parse_line(stream: Stream, raw: bytes, *, scope: str | None = None, marks: Marks = BUILT_IN_MARKS) -> Line:
-    """The line that ``raw`` (without its newline) is, by all of spec 1.5.
+    """The line that ``raw`` (without its newline) is, by all of spec 1.5; parameters and errors as ``judge``.
+
+    A cut's upper bound is left to the store, which knows n (``Line.before``).
+    """
+    value = judge(stream, raw, scope=scope, marks=marks)
+    line = _line(stream, raw, value)
+    return line if line.kind != "cut" else msgspec.structs.replace(line, before=value["before"])
+
+
+def judge(stream: Stream, raw: bytes, *, scope: str | None = None, marks: Marks = BUILT_IN_MARKS) -> dict[str, Any]:
+    """The object that a line holds, by all of spec 1.5.
 
     ``scope`` is the session's (a meta event of another one is refused; None: any). ``InvalidValue``, or
-    ``LineTooLong`` above 1 MiB. A cut's upper bound is left to the store, which knows n (``Line.before``).
+    ``LineTooLong`` above 1 MiB.
     """
     value = strict_object(raw)
     fault = message_fault(value) if stream == "messages" else event_fault(value, Rules(scope, marks))
     if fault:
         raise InvalidValue(f"{stream}.jsonl: {fault}")
-    line = _line(stream, raw, value)
-    return line if line.kind != "cut" else msgspec.structs.replace(line, before=value["before"])
+    return value
 
 
 def foreign_fault(raw: bytes) -> str | None:

@@ -5,6 +5,7 @@
 
 from backend.transcripts.blobs import restored
 from mountctl import places
+from mountctl.cli import Failure
 from mountctl.exporting import Session, private_file
 
 
@@ -16,6 +17,9 @@ def export(session: Session, directory: str) -> str:
         raise places.no_session(session.directory) from None
     name = f"{session.name}.jsonl"
     with messages, private_file(directory, name) as file:
-        for line in messages:
-            file.write(restored(line.removesuffix(b"\n"), session.blob) + b"\n")
+        for number, line in enumerate(messages, 1):
+            try:
+                file.write(restored(line.removesuffix(b"\n"), session.blob) + b"\n")
+            except ValueError:
+                raise Failure(f"messages.jsonl:{number}: a blob that it names holds no part of a message") from None
     return f"{directory}/{name}"

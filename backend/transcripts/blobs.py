@@ -3,7 +3,8 @@
 A line has at most 1 MiB. What exceeds it is kept as compact JSON under its digest, and the line names it:
 ``{"type":"blob","path":"data/blob/<sha256>","sha256":…,"bytes":…}``. A blob stands for a part of a message's content
 (within a tool_result too, so that the result is still paired), for a call's ``arguments``, or for a part of a message
-in a cut's summary. ``encoded`` and ``restored`` are inverse for the lines that ``encoded`` makes.
+in a cut's summary; one that holds an array, for several parts. ``encoded`` and ``restored`` are inverse for the lines
+that ``encoded`` makes.
 """
 
 import hashlib
@@ -34,50 +35,67 @@ def encoded(value: dict[str, Any]) -> tuple[bytes, list[Blob]]:
     if "arguments" in value:
         blob = _blob(value["arguments"])
         return compact(value | {"arguments": _reference(blob)}), [blob]
-    messages = [dict(message) for message in _messages(value)]
-    for message in messages:
-        message["content"] = _parts(message.get("content"))
-    value = _with_messages(value, messages)
+    messages = [message | {"content": _parts(message.get("content"))} for message in _messages(value)]
+    original, value = value, _with_messages(value, messages)
     places = [(message["content"], index) for message in messages for index in range(len(message["content"]))]
-    blobs: list[Blob] = []
-    for parts, index in sorted(places, key=lambda place: -len(compact(place[0][place[1]]))):
-        parts[index], found = _outsourced(parts[index])
-        blobs += found
-        raw = compact(value)
-        if len(raw) <= MAX_LINE:
+    sizes = [len(compact(parts[index])) for parts, index in places]
+    size, blobs = len(compact(value)), list[Blob]()
+    for place in sorted(range(len(places)), key=lambda place: -sizes[place]):
+        if size <= MAX_LINE:
             break
-    return raw, blobs
+        parts, index = places[place]
+        parts[index], found = _outsourced(parts[index])
+        size += len(compact(parts[index])) - sizes[place]
+        blobs += found
+    return (compact(value), blobs) if size <= MAX_LINE else _together(original, value)
+
+
+def _together(original: dict[str, Any], value: dict[str, Any]) -> tuple[bytes, list[Blob]]:
+    """Where there are too many parts for a reference each: all parts of a message in one blob."""
+    pairs = [(message, _blob(_parts(message.get("content")))) for message in _messages(original)]
+    messages = [message | {"content": [_reference(blob)]} for message, blob in pairs]
+    return compact(_with_messages(value, messages)), [blob for _, blob in pairs]
 
 
 def restored(raw: bytes, load: Load) -> bytes:
     """The line with its blobs put back; the line itself where it names none.
 
-    ``load`` returns the content of the blob of a digest; its errors pass. ``ValueError`` where that is not JSON.
+    ``load`` returns the content of the blob of a digest; its errors pass. ``ValueError`` where that is no part.
     """
     if b'"blob"' not in raw:
         return raw
     value = lenient_object(raw)
-    back = {
-        key: _back(item, load) if key in ("content", "arguments", "summary") else item for key, item in value.items()
-    }
+    back = _message_back(value, load)
+    if _is_reference(value.get("arguments")):
+        back["arguments"] = lenient_object(load(value["arguments"]["sha256"]))
+    if isinstance(value.get("summary"), list):
+        back["summary"] = [_message_back(message, load) for message in value["summary"]]
     return raw if back == value else compact(back)
 
 
-def _back(value: Any, load: Load) -> Any:
-    """``value`` with every blob in it replaced by what it stands for."""
-    if isinstance(value, list):
-        return [_back(item, load) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if _is_reference(value):
-        return lenient_object(b'{"part":' + load(value["sha256"]) + b"}")["part"]
-    return value | {"content": _back(value["content"], load)} if "content" in value else value
+def _message_back(message: Any, load: Load) -> Any:
+    """A message, or a tool_result, with the blobs in its content replaced by what they stand for."""
+    if not isinstance(message, dict) or not isinstance(message.get("content"), list):
+        return dict(message) if isinstance(message, dict) else message
+    parts: list[Any] = []
+    for part in message["content"]:
+        if _is_reference(part):
+            parts += _loaded(part, load)
+        else:
+            parts.append(_message_back(part, load))
+    return message | {"content": parts}
 
 
-def _is_reference(value: dict[str, Any]) -> bool:
-    sha256 = value.get("sha256")
+def _loaded(reference: dict[str, Any], load: Load) -> list[Any]:
+    """What a blob stands for: one part, or several."""
+    part = lenient_object(b'{"part":' + load(reference["sha256"]) + b"}")["part"]
+    return part if isinstance(part, list) else [part]
+
+
+def _is_reference(value: Any) -> bool:
+    sha256 = value.get("sha256") if isinstance(value, dict) else None
     is_digest = isinstance(sha256, str) and _SHA256.fullmatch(sha256) is not None
-    return value.get("type") == "blob" and is_digest and value.get("path") == f"data/blob/{sha256}"
+    return is_digest and value.get("type") == "blob" and value.get("path") == f"data/blob/{sha256}"
 
 
 def _messages(value: dict[str, Any]) -> list[dict[str, Any]]:

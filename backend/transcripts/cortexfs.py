@@ -7,6 +7,7 @@ plain files only, never through a link.
 """
 
 import functools
+import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -155,14 +156,14 @@ class _Log:
 
         def load(sha256: str) -> bytes:
             blobs.append(Blob(sha256, _blob(self._source, sha256)))
-            return b"null"
+            return blobs[-1].content
 
         record = judged(line, self._scope)
         if isinstance(record, Converted) and b'"blob"' in line.raw:
             try:
                 restored(line.raw, load)
-            except FileNotFoundError:
-                return Unreadable(line.number, "a blob that it names is missing in data/blob")
+            except (FileNotFoundError, ValueError):
+                return Unreadable(line.number, "a blob that it names is missing or damaged in data/blob")
             record = record._replace(blobs=tuple(blobs))
         return record
 
@@ -210,7 +211,9 @@ def _blob(source: str, sha256: str) -> bytes:
         file = _plain_file(str(base / "data/blob" / sha256))
         if file is not None:
             with file:
-                return file.read()
+                content = file.read()
+            if hashlib.sha256(content).hexdigest() == sha256:
+                return content
     raise FileNotFoundError(sha256)
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, BinaryIO, NamedTuple
 
 from backend.errors import CtxError, InvalidValue
-from backend.lines import parse_line
+from backend.lines import judge
 from backend.names import child_name, is_session_name
 from backend.store import Stream
 from backend.strict_json import lenient_object
@@ -119,7 +119,7 @@ def objects(file: BinaryIO) -> Iterator[dict[str, Any]]:
 def judged(line: Converted, scope: str) -> Record:
     """The line, or why it is none, by all the rules for lines from outside."""
     try:
-        parse_line(line.stream, line.raw, scope=scope)
+        judge(line.stream, line.raw, scope=scope)
     except CtxError as error:
         return Unreadable(line.number, str(error))
     return line

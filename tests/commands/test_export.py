@@ -1,5 +1,6 @@
 """``ctx agent session export``: sessions as files that their owner alone may read (spec 4.2)."""
 
+import hashlib
 import json
 import os
 import stat
@@ -90,6 +91,16 @@ def test_a_part_that_only_looks_like_a_blob_is_exported_as_it_is(agent: Agent, t
     line = agent.say("talk", "user", [part])
     assert agent.run("agent", "export", agent.name, "-s", "talk", "--to", "jsonl", str(tmp_path)).code == 0
     assert (tmp_path / "talk.jsonl").read_text() == line
+
+
+def test_a_blob_that_is_no_part_fails_the_export(agent: Agent, tmp_path: Path) -> None:
+    agent.new("talk")
+    digest = hashlib.sha256(b"{").hexdigest()
+    (agent.directory.parent / "data/blob").mkdir(parents=True)
+    (agent.directory.parent / f"data/blob/{digest}").write_bytes(b"{")
+    agent.say("talk", "user", [{"type": "blob", "path": f"data/blob/{digest}", "sha256": digest, "bytes": 1}])
+    ran = agent.run("agent", "export", agent.name, "-s", "talk", "--to", "jsonl", str(tmp_path))
+    assert (ran.code, ran.out, os.listdir(tmp_path)) == (1, "", []) and "messages.jsonl:1" in ran.err
 
 
 @pytest.mark.parametrize("umask", [0, 0o022, 0o077])
