@@ -10,7 +10,7 @@ thread.
 """
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, get_args
 
@@ -31,6 +31,7 @@ FILES: tuple[File, ...] = get_args(File)
 MOST_ROWS = 64
 WANTED_BYTES = 256 << 10
 _BLOCK = 16
+_MOST_BLOCKS = 16
 _PIECE = 64 << 10
 _TAIL = b"]}\n"
 _NS_PER_MS = 1_000_000
@@ -84,13 +85,15 @@ class EntryView:
         end = min(offset + size, self.size)
         if offset < len(self._head):
             yield self._head[offset:end]
-        first = bisect_right(self._starts, offset) - 1
-        for block in range(max(0, first), len(self._starts)):
-            begin = self._starts[block]
-            if begin >= end:
-                return
-            text = b"".join(map(self._render, self._rows(block * _BLOCK, _BLOCK)))
+        starts = self._starts
+        block, last = max(0, bisect_right(starts, offset) - 1), bisect_left(starts, end)
+        while block < last:
+            begin = starts[block]
+            # Several blocks at once where they are short.
+            after = max(block + 1, bisect_right(starts, begin + _PIECE, block, min(last, block + _MOST_BLOCKS)))
+            text = b"".join(map(self._render, self._rows(block * _BLOCK, (after - block) * _BLOCK)))
             yield text[max(0, offset - begin) : end - begin]
+            block = after
 
 
 class SentView:

@@ -106,11 +106,7 @@ class Lines(NamedTuple):
         """Bytes of them, fewer only at the end. Costs what it returns."""
         end = min(offset + size, self.size)
         begin, lines = self._between(offset, end)
-        found = []
-        for line in lines:
-            found.append((line + b"\n")[max(0, offset - begin) : max(0, end - begin)])
-            begin += len(line) + 1
-        return b"".join(found)
+        return b"\n".join([*lines, b""])[max(0, offset - begin) : max(0, end - begin)]
 
     def _between(self, low: int, high: int) -> tuple[int, Iterator[bytes]]:
         """Lines that hold all bytes between two offsets, and the offset of their first."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pyfuse3
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError, RequestContext
 
-from ctxfs.attributes import fill, fill_unread, mode_of, names_changed
+from ctxfs.attributes import fill, fill_unread, mode_of
 from ctxfs.content import Content
 from ctxfs.core import Core
 from ctxfs.file_operations import TreeOperations
@@ -67,7 +67,7 @@ class ContextOperations:
             raise FUSEError(errno.EROFS)
         with self._root(directory) as root:
             yield root
-        names_changed(self._core, directory)
+        self._core.kernel.attributes_changed(inode)
 
     def _grown(self, inode: int, ctx: RequestContext) -> contextlib.AbstractContextManager[int]:
         """As ``_changed``, for a new name: the root is made where it is missing."""

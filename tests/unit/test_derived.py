@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import tracemalloc
 from functools import partial
 from typing import Any
 
@@ -274,11 +275,24 @@ def test_one_step_looks_at_few_entries_and_at_fewer_where_they_are_long() -> Non
 
 
 def test_what_is_remembered_is_a_few_bytes_an_entry() -> None:
-    rows = [Row(n, 5, "message", "messages", b'{"role":"user","content":"hi"}') for n in range(100_000)]
-    derived = Derived(lambda start, limit: rows[start : start + limit], "one")
-    for file in FILES:
-        caught_up(derived, file, len(rows))
-    assert derived.memory <= 8 * len(rows)
+    """8 MiB at 10⁶ entries, and no more while they are looked at."""
+    length = 100_000
+
+    def rows(start: int, limit: int) -> list[Row]:
+        return [
+            Row(n, 5, "message", "messages", b'{"role":"user","content":"hi"}') for n in range(start, start + limit)
+        ]
+
+    derived = Derived(rows, "one")
+    tracemalloc.start()
+    try:
+        for file in FILES:
+            caught_up(derived, file, length)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert derived.memory <= 8 * length
+    assert peak <= 8.4 * length + 300_000
 
 
 def test_after_an_append_nothing_old_is_looked_at() -> None:
