@@ -204,6 +204,20 @@ def test_a_reader_that_goes_away_is_no_error_message(agent: Agent) -> None:
     assert (ran.stdout, ran.stderr) == ('{"role": "', "")
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["output AGENT", "history AGENT", "history AGENT --pretty", "trajectory AGENT", "session list AGENT", "list"],
+)
+def test_output_that_cannot_be_written_is_an_error(agent: Agent, words: str) -> None:
+    agent.new("s")
+    agent.say("s", "assistant", "x")
+    command = f"{sys.executable} -m mountctl.ctx agent {words.replace('AGENT', agent.name)} >/dev/full"
+    ran = subprocess.run(
+        command, shell=True, env=agent.mount.environment, cwd=PROJECT, capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (1, "ctx: No space left on device\n")
+
+
 def test_the_quick_path_of_output_imports_nothing_that_is_slow(agent: Agent) -> None:
     agent.new("s")
     agent.say("s", "assistant", "x")
