@@ -10,7 +10,16 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from backend.names import child_name, is_agent_name, is_model_name, is_uuid
-from backend.transcripts.records import Child, Converted, Identity, Position, Record, Unreadable, session_name
+from backend.transcripts.records import (
+    Child,
+    Converted,
+    Identity,
+    Position,
+    Record,
+    Unreadable,
+    digest,
+    session_name,
+)
 from mountctl import blobs, places, sessions
 from mountctl.cli import USAGE, Failure
 from mountctl.ctx_session_new import make_owner
@@ -132,9 +141,19 @@ class Importer:
         """The name of a source's session; no other source of this import may have the same by accident."""
         if identity.uuid is not None:
             return self._session_of(identity.uuid) or identity.name
-        if identity.parent is None and self._claims.setdefault(identity.name, source) != source:
+        if identity.parent is not None:
+            return self._own_name(identity.name, identity.parent)
+        if self._claims.setdefault(identity.name, source) != source:
             raise Failure(f"its session {identity.name} is that of {self._claims[identity.name]}")
         return identity.name
+
+    def _own_name(self, name: str, parent: str) -> str:
+        """The name of a child, which need not be different from those of other sessions' children in the source."""
+        owner = self._name_of(parent)
+        mine = None if owner is None else sessions.attribute(f"{self._target.sessions}/{owner}", "uuid")
+        if name not in self._names or sessions.attribute(f"{self._target.sessions}/{name}", "parent") == mine:
+            return name
+        return child_name(name, digest(parent)[:8])
 
     def _name_of(self, session: str) -> str | None:
         name = (self._session_of(session) if is_uuid(session) else None) or session_name(session)

@@ -133,6 +133,21 @@ def test_side_chains_branches_and_files_of_others_become_children(agent: Agent, 
     assert all(name == "agent-7f" or name.startswith(f"{UUID}+") for name in children)
 
 
+def test_children_of_the_same_name_of_two_sessions_are_two(agent: Agent, tmp_path: Path) -> None:
+    for number in "12":
+        session = UUID[:-1] + number
+        (tmp_path / number).mkdir()
+        lines = claude_line("user", f"go {number}", sessionId=session)
+        (tmp_path / number / f"{session}.jsonl").write_text(lines)
+        lines = claude_line("user", f"look {number}", sessionId=session, isSidechain=True)
+        (tmp_path / number / "agent-1.jsonl").write_text(lines)
+    command = ("agent", "import", agent.name, "--from", "claude-code", str(tmp_path))
+    assert agent.run(*command) == (0, "4 sessions: 12 lines added, 0 already there\n", "")
+    assert agent.run(*command) == (0, "4 sessions: 0 lines added, 12 already there\n", "")
+    children = [name for name in os.listdir(agent.directory) if name.startswith("agent-1")]
+    assert sorted(agent.texts(name)[0] for name in children) == ["look 1", "look 2"]
+
+
 def test_a_branch_that_came_later_begins_where_it_did(agent: Agent, tmp_path: Path) -> None:
     source = tmp_path / f"{UUID}.jsonl"
     talk = [claude_line("user", "go", uuid="u1"), claude_line("assistant", "ok", uuid="a1", parentUuid="u1")]
