@@ -37,6 +37,23 @@ PROGRAM = Group(
                 ),
             },
         ),
+        "checkpoint": Group(
+            "Snapshots of directories, by the checkpoint daemon (`mountctl checkpointd`).",
+            {
+                "init": Command("mountctl.ctx_checkpoint_init", "put a directory under protection"),
+                "create": Command("mountctl.ctx_checkpoint_create", "take a snapshot"),
+                "rollback": Command("mountctl.ctx_checkpoint_rollback", "make a directory what a snapshot holds"),
+                "delete": Command("mountctl.ctx_checkpoint_delete", "delete a snapshot"),
+                "list": Command("mountctl.ctx_checkpoint_list", "list snapshots"),
+                "diff": Command("mountctl.ctx_checkpoint_diff", "show what changed between two snapshots"),
+                "status": Command("mountctl.ctx_checkpoint_status", "show the daemon and my workspaces"),
+                "cleanup": Command("mountctl.ctx_checkpoint_cleanup", "delete the oldest snapshots"),
+                "config": Command("mountctl.ctx_checkpoint_config", "show the daemon's configuration"),
+                "reload": Command("mountctl.ctx_checkpoint_reload", "make the daemon read its configuration again"),
+                "recover": Command("mountctl.ctx_checkpoint_recover", "make a workspace an ordinary directory again"),
+                "health": Command("mountctl.ctx_checkpoint_health", "show what needs looking after"),
+            },
+        ),
     },
 )
 

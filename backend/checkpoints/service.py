@@ -26,7 +26,6 @@ from backend.checkpoints.workspace import Workspace
 from backend.checkpoints.workspaces import ROOT, Workspaces
 
 DEFAULT_KEEP = 20
-MANY_SNAPSHOTS = 1000
 LOCKED = "<locked>"
 
 log = logging.getLogger("ctxfs.checkpoints")
@@ -195,7 +194,7 @@ class Service:
 
     async def _health(self, _request: wire.HealthAdvisory, uid: int) -> wire.Response:
         mine = await _in_thread(self._workspaces.mine, uid)
-        many = sum(len(workspace.catalogue.snapshots) > MANY_SNAPSHOTS for workspace in mine)
+        many = sum(len(workspace.catalogue.snapshots) > wire.MANY_SNAPSHOTS for workspace in mine)
         return wire.HealthAdvisoryOk(many, *await self.usage(uid))
 
     async def usage(self, uid: int) -> tuple[int, int]:

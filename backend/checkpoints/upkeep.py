@@ -9,11 +9,9 @@ import trio
 from backend.checkpoints.catalogue import by_age
 from backend.checkpoints.service import Service
 from backend.checkpoints.times import parse_duration, parse_timestamp
-from backend.checkpoints.wire import Count, Retention
+from backend.checkpoints.wire import FULL_PERCENT, Count, Retention
 from backend.checkpoints.workspace import Workspace
 from backend.checkpoints.workspaces import ROOT
-
-FULL_PERCENT = 90
 
 log = logging.getLogger("ctxfs.checkpoints")
 

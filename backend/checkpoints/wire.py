@@ -17,6 +17,10 @@ HEADER_BYTES = 4
 MAX_FRAME = 16 << 20
 MAX_ANSWER_ACCEPTED = 64 << 20
 
+# Above these a client advises to clean up.
+MANY_SNAPSHOTS = 1000
+FULL_PERCENT = 90
+
 Timestamp = Annotated[str, Checked(parse_timestamp)]
 Duration = Annotated[str, Checked(parse_duration)]
 

@@ -1,0 +1,68 @@
+"""What ``ctx checkpoint`` commands share: their options, and asking the daemon (spec 6.2)."""
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import trio
+
+from ctxfs.checkpoints.client import CheckpointClient
+from mountctl.session_options import add_json
+
+ANSWER_TIMEOUT_S = 3600.0
+
+_ID = re.compile(r"ws-[0-9a-f]{6}(-[0-9]+)?")
+
+T = TypeVar("T")
+
+
+def add_daemon(parser: argparse.ArgumentParser) -> None:
+    """``--socket``, ``--timeout`` and ``--json``."""
+    parser.add_argument("--socket", metavar="P", help="default: $WS_CKPT_SOCKET, or /run/ws-ckpt/ws-ckpt.sock")
+    parser.add_argument(
+        "--timeout", metavar="S", type=float, default=ANSWER_TIMEOUT_S, help="seconds to wait for the answer (3600)"
+    )
+    add_json(parser)
+
+
+def add_workspace(parser: argparse.ArgumentParser, default: str = "the current directory") -> None:
+    """``--workspace``."""
+    parser.add_argument("-w", "--workspace", metavar="W", help=f"a directory, or a workspace's id; default: {default}")
+
+
+def add_snapshot(parser: argparse.ArgumentParser) -> None:
+    """``--snapshot``."""
+    parser.add_argument("-s", "--snapshot", metavar="ID", required=True, help="its id, or what only its id begins with")
+
+
+def ask(arguments: argparse.Namespace, question: Callable[[CheckpointClient], Awaitable[T]]) -> T:
+    """What the daemon answers (``CheckpointError``)."""
+
+    async def main() -> T:
+        return await question(CheckpointClient(arguments.socket, answer_timeout=arguments.timeout))
+
+    return trio.run(main)
+
+
+def workspace(arguments: argparse.Namespace) -> str:
+    """The workspace that was named, by default the current directory."""
+    return named(arguments) or os.getcwd()
+
+
+def named(arguments: argparse.Namespace) -> str | None:
+    """The workspace that was named: an id, or a path made absolute, for the daemon has another current directory."""
+    given: str | None = arguments.workspace
+    if given is None or _ID.fullmatch(given):
+        return given
+    return os.path.join(os.getcwd(), given)
+
+
+def is_confirmed(question: str) -> bool:
+    """Whether somebody at a terminal agrees; nobody does where there is none."""
+    if not sys.stdin.isatty():
+        return False
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
