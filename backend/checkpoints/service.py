@@ -133,11 +133,11 @@ class Service:
     async def _list(self, request: wire.List, uid: int) -> wire.Response:
         if request.workspace is not None:
             async with self._reading(request.workspace, uid) as workspace:
-                return wire.ListOk(tuple(workspace.entries()))
+                return wire.ListOk(tuple(await _in_thread(workspace.entries)))
         found: list[wire.SnapshotEntry] = []
         for workspace in await _in_thread(self._workspaces.mine, uid):
             async with self._locks[workspace.ws_id].reading():
-                found += workspace.entries()
+                found += await _in_thread(workspace.entries)
         return wire.ListOk(tuple(sorted(found, key=lambda entry: parse_timestamp(entry.meta.created_at))))
 
     async def _diff(self, request: wire.Diff, uid: int) -> wire.Response:

@@ -80,7 +80,7 @@ class Server:
     async def _exchange(self, stream: trio.SocketStream, uid: int) -> None:
         response = await self._response(stream, uid)
         if response is not None:
-            await stream.send_all(_framed(response))
+            await stream.send_all(await trio.to_thread.run_sync(_framed, response))
 
     async def _response(self, stream: trio.SocketStream, uid: int) -> wire.Response | None:
         """None where the client left before it had asked."""

@@ -22,7 +22,7 @@ from backend.checkpoints.errors import InternalError, InvalidPath
 from backend.checkpoints.identity import Identity, identity_of, opened, opened_in
 from backend.checkpoints.snapshots import btrfs_calls as btrfs
 from backend.checkpoints.snapshots.attributes import copy_attributes
-from backend.checkpoints.snapshots.beside import Beside
+from backend.checkpoints.snapshots.beside import Beside, exists_in
 from backend.checkpoints.snapshots.comparing import compare
 from backend.checkpoints.snapshots.copying import Stamp, TreeCopy, stamp_of
 from backend.checkpoints.snapshots.removing import remove_below
@@ -50,9 +50,18 @@ class BtrfsSnapshots:
     def identity(self) -> Identity:
         """Which subvolume the path leads to (``OSError``: none, or another kind)."""
         with opened(self._path.parent) as parent:
-            if os.readlink(self._path.name, dir_fd=parent) != str(self.root):
+            if not self._leads_here(parent):
                 raise NotADirectoryError(errno.ENOTDIR, "leads elsewhere", str(self._path))
         return self.live_identity()
+
+    def _leads_here(self, parent: int) -> bool:
+        """Whether the path is the symlink (``FileNotFoundError``: nothing is there)."""
+        try:
+            return os.readlink(self._path.name, dir_fd=parent) == str(self.root)
+        except FileNotFoundError:
+            raise
+        except OSError:
+            return False
 
     def live_identity(self) -> Identity:
         with opened(self.root) as live:
@@ -109,20 +118,20 @@ class BtrfsSnapshots:
     def link(self) -> None:
         """Makes the path a symlink to the live tree, unless a directory or a file stands there (``OSError``)."""
         with opened(self._path.parent) as parent:
-            try:
-                if os.readlink(self._path.name, dir_fd=parent) == str(self.root):
+            if exists_in(parent, self._path.name):
+                if self._leads_here(parent):
                     return
-            except FileNotFoundError:
-                pass
-            except OSError:
-                log.warning("%s: something else than the link to %s stands there and stays", self._path, self.root)
-                return
+                if not os.path.islink(self._path):
+                    log.warning("%s: something else than the link to %s stands there and stays", self._path, self.root)
+                    return
             self._beside.make_symlink(parent, self.root)
             os.rename(self._beside.name, self._path.name, src_dir_fd=parent, dst_dir_fd=parent)
             os.fsync(parent)
 
     def move_in(self, announce: Callable[[Identity, Identity], None]) -> None:
         """Copies the directory into a subvolume and puts a symlink in its place, unless it changes meanwhile."""
+        if self.has_moved_in():
+            return
         _make_root(self._data_root)
         make_private(self._bucket)
         with opened(self._path.parent) as parent, opened(self._data_root) as root, opened(self._path) as original:

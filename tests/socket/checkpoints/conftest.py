@@ -1,10 +1,16 @@
-"""A daemon for each back end, shared by all tests that may share one."""
+"""A daemon for each back end, shared by all tests that may share one.
+
+``reflink`` is ``copy`` but for how content is copied, and ``btrfs-loop`` is ``btrfs`` elsewhere: ``EACH_WAY`` is enough
+for what does not depend on content.
+"""
 
 from collections.abc import Iterator
 
 import pytest
 
 from tests.checkpointing import KINDS, CheckpointDaemon, checkpoint_daemon
+
+EACH_WAY = pytest.mark.parametrize("shared", ["copy", "btrfs"], indirect=True, scope="package")
 
 
 @pytest.fixture(scope="package", params=KINDS)

@@ -11,6 +11,9 @@ import pytest
 from backend.checkpoints import wire
 from backend.checkpoints.times import parse_timestamp
 from tests.checkpointing import CheckpointDaemon
+from tests.socket.checkpoints.conftest import EACH_WAY
+
+pytestmark = EACH_WAY
 
 
 @pytest.fixture
@@ -247,13 +250,6 @@ def test_cleanup_keeps_the_newest_and_the_pinned(
     answer = daemon.expect(wire.CleanupOk, wire.Cleanup(str(workspace), keep))
     assert list(answer.removed) == removed
     assert daemon.ids(workspace) == [id for id in "abcde" if id not in removed]
-
-
-def test_cleanup_keeps_twenty_unless_told(copying: CheckpointDaemon) -> None:
-    workspace = copying.new_workspace()
-    for number in range(22):
-        copying.checkpoint(workspace, f"s{number:02}")
-    assert copying.ask(wire.Cleanup(str(workspace))) == wire.CleanupOk(("s00", "s01"))
 
 
 def test_health_counts_only_what_is_over_the_limit(daemon: CheckpointDaemon) -> None:
