@@ -17,9 +17,11 @@ MAX_LINE = 1 << 20
 MAX_FOREIGN_LINE = 16 << 20
 MAX_DEPTH = 128
 MAX_API_DEPTH = 512
+MAX_FOREIGN_DEPTH = 900
+"""What the interpreter reads and writes however deep its own stack is: a stored line is always the same entry."""
 
 # As numbers: bytes look for those twice as fast as for bytes.
-_LF, _CR, _BACKSLASH = b"\n\r\\"
+_LF, _CR, _BACKSLASH, _BRACE, _BRACKET = b"\n\r\\{["
 _MAX_DIGITS = 4300  # what CPython reads back from text
 _MAX_BITS = 14280
 _SCALARS = frozenset((str, bool, type(None)))
@@ -42,7 +44,7 @@ def strict_object(raw: bytes) -> dict[str, Any]:
 
 def strict_document(raw: bytes) -> dict[str, Any]:
     """As ``strict_object``, for a document of any size that may hold line breaks (meta.json)."""
-    if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and nests_deeper(raw):
+    if raw.count(_BRACE) + raw.count(_BRACKET) > MAX_DEPTH and nests_deeper(raw):
         raise InvalidValue(f"JSON must not nest deeper than {MAX_DEPTH}")
     try:
         value = _strict(raw)
@@ -60,8 +62,10 @@ def strict_document(raw: bytes) -> dict[str, Any]:
 def lenient_object(raw: bytes) -> dict[str, Any]:
     """The object in a stored or foreign line: any JSON, lone surrogate escapes and huge numbers included.
 
-    ``ValueError`` where the bytes are not UTF-8 or not one JSON object.
+    ``ValueError`` where the bytes are not UTF-8 or not one JSON object, or nest deeper than ``MAX_FOREIGN_DEPTH``.
     """
+    if raw.count(_BRACE) + raw.count(_BRACKET) > MAX_FOREIGN_DEPTH and nests_deeper(raw, MAX_FOREIGN_DEPTH):
+        raise ValueError(f"it nests deeper than {MAX_FOREIGN_DEPTH}")
     try:
         value = _strict(raw)
     except (msgspec.MsgspecError, RecursionError):
@@ -148,12 +152,12 @@ _STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _BRACKETS = re.compile(rb"[\[\]{}]")
 
 
-def nests_deeper(raw: bytes) -> bool:
-    """Whether JSON text nests deeper than ``MAX_DEPTH``."""
+def nests_deeper(raw: bytes, limit: int = MAX_DEPTH) -> bool:
+    """Whether JSON text nests deeper than ``limit``."""
     depth = 0
     for bracket in _BRACKETS.finditer(_STRINGS.sub(b"", raw)):
         depth += 1 if bracket[0] in b"[{" else -1
-        if depth > MAX_DEPTH:
+        if depth > limit:
             return True
     return False
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import tracemalloc
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.derived import FILES, MOST_ROWS, WANTED_BYTES, Derived, File, mtime
+from backend.derived import FILES, MOST_ROWS, WANTED_BYTES, Derived, File, log_line, mtime
 from backend.entries import NewCut, NewEntry, NewMark, NewMessage
 from backend.errors import StoreFailed
-from backend.lines import line_of, parse_line
+from backend.lines import entry_of, foreign_fault, line_of, parse_line
 from backend.memory import MemoryStore
-from backend.store import Append, Row, Session
+from backend.store import Append, Kind, Row, Session
+from backend.transcript import entry_text
 
 TEXTS = st.text(max_size=30) | st.sampled_from(["", "## 0 · user", "```\nopen", "<!--", "é\u2028\0\x1b", "x" * 5000])
 MESSAGES = st.fixed_dictionaries(
@@ -335,3 +337,25 @@ def test_a_log_that_was_replaced_by_a_shorter_one_is_looked_at_anew() -> None:
     view = derived.view("messages.jsonl")
     assert view is not None
     assert view.size == len(b'{"content":"a","role":"user"}\n')
+
+
+def at_depth(frames: int, call: Callable[[], bytes]) -> bytes:
+    """What ``call`` returns that many frames further down the stack."""
+    return at_depth(frames - 1, call) if frames else call()
+
+
+@pytest.mark.parametrize("depth", [898, 899, 900, 901, 950, 990, 993, 996, 2000])
+def test_a_foreign_line_is_the_same_entry_however_deep_the_stack(depth: int) -> None:
+    """Or its size would be one thing at a stat and another at a read."""
+    raw = b'{"a":' * depth + b"1" + b"}" * depth
+    kind: Kind = "mark" if foreign_fault(raw) else "message"
+    row = Row(0, 5, kind, "messages", raw)
+    assert (kind == "mark") == (depth > 900)
+    for render in (log_line, lambda row: entry_text(entry_of(row))):
+        assert render(row) == at_depth(40, partial(render, row))
+
+
+@pytest.mark.parametrize("raw", [b"not JSON", b"\xff", b"[]"])
+def test_a_malformed_foreign_line_is_a_mark_without_a_name(raw: bytes) -> None:
+    logged = json.loads(log_line(Row(3, 5, "mark", "events", raw)))
+    assert logged == {"n": 3, "time": 5, "kind": "mark", "name": "", "data": raw.decode(errors="replace")}
