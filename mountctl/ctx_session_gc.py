@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from mountctl import archiving
 from mountctl.archiving import Changed, Owner
 from mountctl.cli import OK, USAGE, Failure, complain
+from mountctl.progress import Progress
 from mountctl.session_options import add_agent, add_archive_dir, natural
 from mountctl.sessions import names, read_value
 
@@ -66,13 +67,17 @@ def _updated_before(days: str | None) -> int | None:
 
 def eligible(owner: Owner, patterns: Sequence[str] | None, before: int | None, kept: Collection[str]) -> list[str]:
     """The sessions that are chosen and not protected, by name; in a shared space those that the caller may remove."""
-    return [
-        name
-        for name in sorted(names(owner.sessions))
-        if (patterns is None or any(matches(pattern, name) for pattern in patterns))
-        and not archiving.protection(owner, name, kept)
-        and _may_go(f"{owner.sessions}/{name}", before)
-    ]
+    listed = sorted(names(owner.sessions))
+    if patterns is not None:
+        listed = [name for name in listed if any(matches(pattern, name) for pattern in patterns)]
+    found = []
+    with Progress(len(listed)) as progress:
+        at = progress.of_file()
+        for number, name in enumerate(listed):
+            at(number)
+            if not archiving.protection(owner, name, kept) and _may_go(f"{owner.sessions}/{name}", before):
+                found.append(name)
+    return found
 
 
 def matches(pattern: str, name: str) -> bool:
@@ -95,7 +100,8 @@ def matches(pattern: str, name: str) -> bool:
 def _may_go(directory: str, before: int | None) -> bool:
     """Whether a session is the caller's, and old enough; one that is not there any more, or does not say, stays."""
     try:
-        is_own = os.geteuid() in (0, os.stat(directory).st_uid)
+        uid = os.geteuid()
+        is_own = os.stat(directory).st_uid == uid or uid == 0
         return is_own and (before is None or int(read_value(f"{directory}/updated_at")) < before)
     except (OSError, ValueError):
         return False
