@@ -1,0 +1,67 @@
+"""What an agent is given: its environment, and one JSON line on stdin (spec 3.6). On trio's thread."""
+
+from collections.abc import AsyncGenerator, Mapping
+from functools import partial
+
+import trio
+
+from backend.errors import CtxError
+from backend.projection import PAGE, Projection
+from backend.store import FileStore, Session
+from backend.strict_json import compact
+from ctxfs.agents.ledger import Ledger
+
+SCHEMA = "ctx.agent-invocation/v1"
+_CHUNK = 256 << 10
+
+
+class Invocation:
+    """One run's. The messages are those of ``session`` as it is here, the input being the last of them."""
+
+    def __init__(self, run: str, input: str, session: Session, name: str, ledger: Ledger) -> None:
+        self.run = run
+        self.input = input
+        self.environment: Mapping[str, str] = {}
+        self._session = session
+        self._name = name
+        self._ledger = ledger
+
+    async def feed(self, stdin: trio.abc.SendStream) -> None:
+        """Writes the line, as fast as the agent takes it, and closes stdin; an agent need not read it."""
+        try:
+            async with stdin:
+                async for piece in self._pieces():
+                    await stdin.send_all(piece)
+        except (trio.BrokenResourceError, trio.ClosedResourceError, CtxError):
+            # Who does not read, or whose session is gone, has no use for the rest.
+            return
+
+    async def _pieces(self) -> AsyncGenerator[bytes, None]:
+        yield b'{"input":%b,"messages":[' % compact(self.input)
+        async for piece in self._messages():
+            yield piece
+        last = {"run": self.run, "schema": SCHEMA, "session": self._name}
+        yield b"]," + compact(last)[1:] + b"\n"
+
+    async def _messages(self) -> AsyncGenerator[bytes, None]:
+        """The projection's lines with commas between them, a piece at a time."""
+        session = self._session
+        stores: list[FileStore] = []
+        projection = Projection(lambda start, limit: stores[0].rows(session.id, start, limit))
+
+        def advance(length: int, store: FileStore) -> int:
+            stores[:] = [store]
+            projection.advance(length)
+            return projection.size
+
+        def read(offset: int, end: int, _: FileStore) -> bytes:
+            return projection.read(offset, min(_CHUNK, end - offset))
+
+        size = 0
+        for length in range(PAGE, session.n + PAGE, PAGE):
+            size = await self._ledger.ask(partial(advance, min(length, session.n)))
+        for offset in range(0, size, _CHUNK):
+            piece = await self._ledger.ask(partial(read, offset, size))
+            # No line holds a raw newline; the last one's is no separator.
+            text = piece.replace(b"\n", b",")
+            yield text[:-1] if offset + len(piece) == size else text

@@ -1,0 +1,191 @@
+"""Where runs are recorded: the mount's store, or the memory of one connection (spec 3.3, 3.5). On trio's thread.
+
+A ledger's ``ask`` runs on the thread of its store; it is asked for no more than about a millisecond's work at a time.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+
+import trio
+
+from backend.errors import CtxError, Missing
+from backend.memory import MemoryStore
+from backend.sessions import Sessions
+from backend.store import Append, FileStore, Line, OwnerKind, Session
+from ctxfs.agents import mounted
+from ctxfs.bridge import Bridge
+from ctxfs.inodes import Kind, Node, inode_of
+from ctxfs.kernel_cache import Watcher
+
+if TYPE_CHECKING:
+    from ctxfs.core import Core
+
+T = TypeVar("T")
+LinesOf = Callable[[Session], Sequence[Line]]
+"""The lines to append to a session as it is now; asked again where it has moved meanwhile."""
+
+
+class Place(NamedTuple):
+    """A session that is or will be: of which agent or model, in which space (``home/<uid>``, ``shared/<name>``).
+
+    ``uid`` and ``gid`` are who asks.
+    """
+
+    kind: OwnerKind
+    name: str
+    space: str
+    scope: str
+    session: str
+    uid: int
+    gid: int
+
+    @property
+    def key(self) -> tuple[OwnerKind, str, str]:
+        """What tells the sessions of one space apart."""
+        return self.kind, self.name, self.session
+
+
+class Ledger(Protocol):
+    """Sessions by place, and appends to them."""
+
+    async def find(self, place: Place) -> Session | None:
+        """The live session there."""
+        ...
+
+    async def open(self, place: Place) -> Session:
+        """The live session there, made with what is missing above it."""
+        ...
+
+    async def ask(self, work: Callable[[FileStore], T]) -> T:
+        """What ``work`` returns or raises."""
+        ...
+
+    async def append(
+        self, session: int, lines_of: LinesOf, *, begins: str | None = None, ends: str | None = None
+    ) -> Session:
+        """The session with those lines, in one transaction; ``begins`` and ``ends`` as in ``Append``."""
+        ...
+
+    async def put_snapshots(self, session: int, contents: Mapping[str, bytes]) -> None:
+        """Replaces AGENTS.md and SKILLS.md; an empty one goes."""
+        ...
+
+    async def sync(self) -> None:
+        """Returns when all that was appended is on disk."""
+        ...
+
+    def follow(self, session: int, wake: Callable[[], None]) -> AbstractAsyncContextManager[None]:
+        """``wake`` is called on trio's thread when the log grew, while the context lasts."""
+        ...
+
+
+class MountedLedger:
+    """The mount's store."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+
+    async def find(self, place: Place) -> Session | None:
+        return await self._bridge.run(lambda core: mounted.find_session(core, place))
+
+    async def open(self, place: Place) -> Session:
+        return await self._bridge.perform(lambda core: mounted.open_session(core, place))
+
+    async def ask(self, work: Callable[[FileStore], T]) -> T:
+        return await self._bridge.run(lambda core: work(core.store))
+
+    async def append(
+        self, session: int, lines_of: LinesOf, *, begins: str | None = None, ends: str | None = None
+    ) -> Session:
+        return await self._bridge.perform(lambda core: mounted.append(core, session, lines_of, begins, ends))
+
+    async def put_snapshots(self, session: int, contents: Mapping[str, bytes]) -> None:
+        await self._bridge.run(lambda core: mounted.put_snapshots(core, session, contents))
+
+    async def sync(self) -> None:
+        await self._bridge.perform(lambda core: core.commits.sync())
+
+    @asynccontextmanager
+    async def follow(self, session: int, wake: Callable[[], None]) -> AsyncGenerator[None, None]:
+        inodes = [inode_of(Node(kind, session)) for kind in (Kind.MESSAGES, Kind.EVENTS)]
+        watcher = _Waker(trio.lowlevel.current_trio_token(), wake)
+
+        def watch(core: "Core") -> None:
+            for inode in inodes:
+                core.kernel.watch(inode, watcher)
+
+        def unwatch(core: "Core") -> None:
+            for inode in inodes:
+                core.kernel.unwatch(inode, watcher)
+
+        await self._bridge.run(watch)
+        try:
+            yield
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._bridge.run(unwatch)
+
+
+class _Waker(Watcher):
+    """Tells trio's thread that a file grew."""
+
+    def __init__(self, token: trio.lowlevel.TrioToken, wake: Callable[[], None]) -> None:
+        super().__init__()
+        self._token = token
+        self._wake = wake
+
+    def wake(self) -> None:
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._wake, idempotent=True)
+
+
+class TempLedger:
+    """The temp sessions of one connection, in a memory store that it shares with others (spec 3.5)."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self._ids: dict[tuple[OwnerKind, str, str], str] = {}
+
+    async def find(self, place: Place) -> Session | None:
+        session_id = self._ids.get(place.key)
+        return None if session_id is None else self._store.find(session_id)
+
+    async def open(self, place: Place) -> Session:
+        if place.key not in self._ids:
+            handle = await Sessions(self._store).create()
+            self._ids[place.key] = handle.id
+        found = self._store.find(self._ids[place.key])
+        assert found is not None, "a temp session lives as long as its connection"
+        return found
+
+    async def ask(self, work: Callable[[FileStore], T]) -> T:
+        return work(self._store)
+
+    async def append(
+        self, session: int, lines_of: LinesOf, *, begins: str | None = None, ends: str | None = None
+    ) -> Session:
+        present = self._store.session_by_id(session)
+        if present is None:
+            raise Missing("the temp session is gone")
+        [result] = self._store.append([Append(session, lines_of(present), begins=begins, ends=ends)])
+        if isinstance(result, CtxError):
+            raise result
+        return result.session
+
+    async def put_snapshots(self, session: int, contents: Mapping[str, bytes]) -> None:
+        """Nobody could look at them."""
+
+    async def sync(self) -> None:
+        """There is no disk."""
+
+    @asynccontextmanager
+    async def follow(self, session: int, wake: Callable[[], None]) -> AsyncGenerator[None, None]:
+        # Only this connection could append, and it is busy following.
+        yield
+
+    async def release(self) -> None:
+        """The connection is closed: its sessions are forgotten."""
+        for session_id in self._ids.values():
+            await Sessions(self._store).release_if_ephemeral(session_id)
+        self._ids.clear()

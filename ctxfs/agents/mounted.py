@@ -1,0 +1,82 @@
+"""A run's sessions on the mount: found, made and appended to as by file operations. FUSE thread only (spec 3.3)."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from backend.errors import SessionConflictError
+from backend.store import Append, Owner, Session
+from ctxfs.files.appends import writable_session
+from ctxfs.files.directories import Caller
+from ctxfs.files.sessions import make_session
+from ctxfs.files.snapshots import NAMES, put_snapshot, remove_snapshot
+from ctxfs.files.spaces import make_agent, make_model, make_provider_model
+from ctxfs.inodes import Kind, Node
+from ctxfs.subjects import ProviderSubject, SpaceSubject
+
+if TYPE_CHECKING:
+    from ctxfs.agents.ledger import LinesOf, Place
+    from ctxfs.core import Core
+
+
+def find_session(core: "Core", place: "Place") -> Session | None:
+    """The live session of that place, None where there is none."""
+    owner = core.store.owner(place.space, place.kind, place.name)
+    return None if owner is None else core.store.session(owner.id, place.session)
+
+
+async def open_session(core: "Core", place: "Place") -> Session:
+    """The live session of that place, made with what is missing above it, as its user's mkdir would."""
+    # Whose group a home has must be known before anything in it is made.
+    number = core.subjects.space_id(place.space)
+    if place.space.startswith("home/"):
+        await core.users.learn(number)
+    owner = core.store.owner(place.space, place.kind, place.name) or _make_owner(core, place, number)
+    session = core.store.session(owner.id, place.session)
+    if session is None:
+        made = make_session(core, core.subjects.owner(owner.id), place.session, Caller(place.uid, place.gid))
+        core.kernel.names_changed(Node(Kind.SESSIONS, owner.id), owner.mtime)
+        session = core.subjects.session(made).session
+    return session
+
+
+def _make_owner(core: "Core", place: "Place", number: int) -> Owner:
+    space, caller = core.subjects.space(number), Caller(place.uid, place.gid)
+    if place.kind == "agent":
+        made, directory = make_agent(core, space, place.name, caller), Node(Kind.SPACE_AGENTS, number)
+    else:
+        made, directory = _make_model(core, space, place.name, caller), Node(Kind.SPACE_MODELS, number)
+    core.kernel.names_changed(directory, space.mtime)
+    return core.subjects.owner(made).owner
+
+
+def _make_model(core: "Core", space: SpaceSubject, name: str, caller: Caller) -> int:
+    provider, slash, model = name.partition("/")
+    if not slash:
+        return make_model(core, space, f"{name}.d", caller)
+    return make_provider_model(core, ProviderSubject(space, provider, space.access, space.mtime), f"{model}.d", caller)
+
+
+async def append(
+    core: "Core", number: int, lines_of: "LinesOf", begins: str | None = None, ends: str | None = None
+) -> Session:
+    """Appends what ``lines_of`` makes of the session as it is then, whoever else appends meanwhile."""
+    while True:
+        session = writable_session(core, number)
+        wanted = Append(number, lines_of(session), session.n, begins=begins, ends=ends)
+        try:
+            return (await core.commits.append(wanted)).session
+        except SessionConflictError:
+            core.subjects.drop(number)
+
+
+def put_snapshots(core: "Core", number: int, contents: Mapping[str, bytes]) -> None:
+    """AGENTS.md and SKILLS.md of a session; empty ones go."""
+    for kind, name in NAMES.items():
+        content = contents.get(name, b"")
+        if content:
+            put_snapshot(core, Node(kind, number), content)
+        elif core.store.snapshot(number, name) is not None:
+            remove_snapshot(core, Node(kind, number))
+        else:
+            continue
+        core.kernel.names_changed(Node(Kind.SESSION, number), core.subjects.session(number).session.updated_mtime)

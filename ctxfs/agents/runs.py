@@ -1,0 +1,341 @@
+"""All runs of a mount: which send becomes a run, waits for one, is a retry, or is refused (spec 3.3). Trio's thread.
+
+What is decided of a session is decided behind its gate, by one send at a time; so of two sends with one new id one is
+recorded, and the other finds it. The gate is open while a run works.
+"""
+
+import contextlib
+import errno
+import os
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+import trio
+from pyfuse3 import FUSEError
+
+from backend.errors import CtxError, InvalidValue, Missing, SessionArchived
+from backend.store import Line, Session
+from backend.strict_json import compact
+from ctxfs.agents import entries, steps
+from ctxfs.agents.definition import Definition
+from ctxfs.agents.history import Wanted, find_recorded
+from ctxfs.agents.invocation import Invocation
+from ctxfs.agents.ledger import Ledger, Place
+from ctxfs.agents.preparing import Order, Preparing
+from ctxfs.agents.processes import Agent
+from ctxfs.agents.requests import Send
+from ctxfs.agents.run import Limits, Run
+from ctxfs.sockets.connection import Peer
+
+MAX_QUEUED = 100
+_OPEN_TRIES = 3
+_REFUSALS = (CtxError, FUSEError, OSError)
+
+Key = tuple[Ledger, str, str, str, str]
+
+
+class Ask(NamedTuple):
+    """A send with what it was found to mean. ``has_home``: the peer has directories of this agent's."""
+
+    request: Send
+    ledger: Ledger
+    place: Place
+    peer: Peer
+    definition: Definition
+    wanted: Wanted
+    has_home: bool
+
+    @property
+    def key(self) -> Key:
+        """The session, whether or not it is there yet."""
+        return self.ledger, self.place.space, *self.place.key
+
+
+class Answer(NamedTuple):
+    """What a send is answered with: the line of a start, or of a done; and then what ``run`` says from now on."""
+
+    line: bytes
+    run: Run | None = None
+
+
+class Waiting:
+    """A send that waits for its turn."""
+
+    def __init__(self, ask: Ask) -> None:
+        self.ask = ask
+        self._decided = trio.Event()
+        self._answer: Answer | None = None
+        self._refusal: Exception | None = None
+
+    def admit(self, answer: Answer) -> None:
+        self._answer = answer
+        self._decided.set()
+
+    def refuse(self, refusal: Exception) -> None:
+        self._refusal = refusal
+        self._decided.set()
+
+    async def answer(self) -> Answer:
+        """Once it was decided (raises why it was refused)."""
+        await self._decided.wait()
+        if self._answer is None:
+            raise self._refusal or OSError(errno.EIO, "the turn never came")
+        return self._answer
+
+
+class Runs:
+    """Those of one mount. ``work`` runs as long as they do."""
+
+    def __init__(self, preparing: Preparing) -> None:
+        self._preparing = preparing
+        self._live: dict[Key, Run] = {}
+        self._queues: dict[Key, deque[Waiting]] = {}
+        self._gates: dict[Key, tuple[trio.Lock, int]] = {}
+        self._nursery: trio.Nursery | None = None
+
+    @asynccontextmanager
+    async def working(self) -> AsyncGenerator[None, None]:
+        """Sends are taken inside; what still runs at the end is ended, and recorded as that."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                yield
+            finally:
+                nursery.cancel_scope.cancel()
+
+    # what clients ask
+
+    async def send(self, ask: Ask) -> Answer:
+        """Records a send and starts its run, or finds what was recorded of it before (raises why it is refused)."""
+        async with self._gate(ask.key):
+            answer = await self._recorded(ask)
+            if answer is not None:
+                return answer
+            waiting = self._find_waiting(ask)
+            if waiting is None:
+                if not self._is_busy(ask.key):
+                    return await self._begin(ask)
+                waiting = await self._enqueue(ask)
+        return await waiting.answer()
+
+    async def cancel(self, key: Key, id: str) -> bytes:
+        """Ends a run, by its own id or the client's: its done (``Missing``: nothing active has that id)."""
+        run = self._live.get(key)
+        if run is not None and id in (run.id, run.client_id):
+            return await self.end(run)
+        for waiting in self._queues.get(key, ()):
+            if waiting.ask.request.id == id:
+                return await self._discard(waiting)
+        raise Missing("nothing active has this id")
+
+    async def end(self, run: Run) -> bytes:
+        """Ends a run: its done, once that is on disk."""
+        run.cancel()
+        await run.over.wait()
+        if run.done is None:
+            raise OSError(errno.EIO, "the end of the run could not be recorded")
+        return run.done
+
+    def of(self, ledger: Ledger) -> Sequence[Run]:
+        """The live runs that are recorded there."""
+        return [run for key, run in self._live.items() if key[0] is ledger]
+
+    # decisions, behind the gate
+
+    async def _recorded(self, ask: Ask) -> Answer | None:
+        """The answer to a retry; None for a new send."""
+        for _ in range(2):
+            session = await ask.ledger.find(ask.place)
+            if session is None:
+                return None
+            request, wanted = ask.request, ask.wanted
+            recorded = await ask.ledger.ask(lambda store: find_recorded(store, session, request.id, wanted))  # noqa: B023
+            if recorded is None:
+                return None
+            run = self._live.get(ask.key)
+            if run is not None and run.id == recorded.run:
+                return Answer(recorded.start, run)
+            if recorded.done is not None:
+                return Answer(recorded.done)
+            # A run that ended just now has its done by the second look.
+        return Answer(recorded.start)
+
+    def _find_waiting(self, ask: Ask) -> Waiting | None:
+        for waiting in self._queues.get(ask.key, ()):
+            if waiting.ask.request.id == ask.request.id:
+                if waiting.ask.wanted != ask.wanted:
+                    raise InvalidValue("this id waits in this session for something else: choose another")
+                return waiting
+        return None
+
+    def _is_busy(self, key: Key) -> bool:
+        return key in self._live or bool(self._queues.get(key))
+
+    async def _enqueue(self, ask: Ask) -> Waiting:
+        queue = self._queues.setdefault(ask.key, deque())
+        if not ask.request.queue or len(queue) >= MAX_QUEUED:
+            raise BlockingIOError(errno.EAGAIN, "a run is active in this session: wait for it, cancel it, or queue")
+        agent = await self._prepare(ask, "")
+        if agent is not None:
+            await agent.aclose()
+        data = {
+            "messageId": ask.request.id,
+            "message": {"content": ask.request.input, "role": "user"},
+            "target": "next-turn",
+            "wakeup": True,
+            "enqueuedAt": time.time_ns() // 1_000_000,
+        }
+        waiting = Waiting(ask)
+        with trio.CancelScope(shield=True):
+            session = await ask.ledger.open(ask.place)
+            await self._mark(ask, session, "agent/input-enqueued", data)
+            queue.append(waiting)
+        return waiting
+
+    async def _discard(self, waiting: Waiting) -> bytes:
+        """Takes a send out of its queue: the done that it has instead of a run's."""
+        ask = waiting.ask
+        self._queues[ask.key].remove(waiting)
+        done = compact({"id": ask.request.id, "status": "cancelled", "type": "done"})
+        with trio.CancelScope(shield=True):
+            await self._record_discarded(ask, "cancelled")
+        waiting.admit(Answer(done))
+        return done
+
+    async def _record_discarded(self, ask: Ask, reason: str) -> None:
+        session = await ask.ledger.find(ask.place)
+        if session is not None:
+            await self._mark(ask, session, "agent/input-discarded", {"messageId": ask.request.id, "reason": reason})
+
+    async def _mark(self, ask: Ask, session: Session, name: str, data: dict[str, Any]) -> None:
+        line = entries.mark(name, data)
+        await ask.ledger.append(session.id, lambda _: [line])
+
+    async def _begin(self, ask: Ask, *, waited: bool = False) -> Answer:
+        run_id = f"ctx-{os.urandom(16).hex()}"
+        agent = await self._prepare(ask, run_id)
+        if agent is not None and not ask.has_home and ask.place.scope == "private" and ask.place.kind == "agent":
+            # The peer's first: judged in an empty root; now its own is made.
+            await agent.aclose()
+            await ask.ledger.open(ask.place)
+            ask = ask._replace(has_home=True)
+            agent = await self._prepare(ask, run_id)
+        steps.reached("prepared")
+        try:
+            # Whatever becomes of the connection, a run that is recorded is started.
+            with trio.CancelScope(shield=True):
+                return await self._record_and_start(ask, run_id, agent, waited=waited)
+        except BaseException:
+            if agent is not None:
+                await agent.aclose()
+            raise
+
+    async def _prepare(self, ask: Ask, run_id: str) -> Agent | None:
+        return await self._preparing.prepare(self._order(ask, run_id))
+
+    def _order(self, ask: Ask, run_id: str) -> Order:
+        return Order(ask.definition, ask.place, ask.peer, ask.wanted.cwd, run_id, ask.has_home)
+
+    async def _record_and_start(self, ask: Ask, run_id: str, agent: Agent | None, *, waited: bool) -> Answer:
+        start = entries.start(run_id, ask.request.id, ask.place.scope, ask.wanted.cwd)
+        session = await self._record(ask, run_id, start, waited=waited)
+        steps.reached("recorded")
+        run = Run(run_id, ask.request.id, ask.place, ask.ledger, session, start.raw)
+        invocation = Invocation(run_id, ask.request.input, session, ask.place.session, ask.ledger)
+        if agent is not None:
+            invocation.environment = self._preparing.environment(self._order(ask, run_id), agent)
+            # Snapshots are for people, and the run is more than they are.
+            with contextlib.suppress(*_REFUSALS):
+                await ask.ledger.put_snapshots(session.id, agent.snapshots)
+        self._live[ask.key] = run
+        assert self._nursery is not None, "working() comes first"
+        try:
+            await ask.ledger.sync()
+        except _REFUSALS as error:
+            self._nursery.start_soon(self._fail, ask.key, run, agent, error)
+            raise
+        steps.reached("durable")
+        self._nursery.start_soon(self._work, ask.key, run, agent, invocation)
+        return Answer(start.raw, run)
+
+    async def _record(self, ask: Ask, run_id: str, start: Line, *, waited: bool) -> Session:
+        """The session with the send in it, all in one transaction; a fresh one where it was archived just now."""
+
+        def lines(session: Session) -> Sequence[Line]:
+            model = ask.definition.model
+            admitted = {"messageId": ask.request.id, "n": session.n + 1}
+            return [
+                *([entries.mark("agent/input-admitted", admitted)] if waited else []),
+                entries.user_message(run_id, ask.request.input),
+                start,
+                *entries.state(session, "active"),
+                *entries.meta(session, client=ask.request.client, model=model, scope=ask.place.scope),
+            ]
+
+        for _ in range(_OPEN_TRIES):
+            session = await ask.ledger.open(ask.place)
+            steps.reached("opened")
+            try:
+                return await ask.ledger.append(session.id, lines, begins=run_id)
+            except (SessionArchived, Missing) as gone:
+                refusal: Exception = gone
+            except FUSEError as error:
+                if error.errno != errno.EROFS:
+                    raise
+                refusal = error
+        raise refusal
+
+    # runs, outside of the gate
+
+    async def _work(self, key: Key, run: Run, agent: Agent | None, invocation: Invocation) -> None:
+        settings = self._preparing.settings
+        try:
+            await run.work(agent, invocation, Limits(settings.wall_s, settings.output_bytes))
+        finally:
+            self._over(key)
+
+    async def _fail(self, key: Key, run: Run, agent: Agent | None, error: Exception) -> None:
+        """A run whose start may not be on disk: it is not worked on."""
+        try:
+            await run.fail(agent, error)
+        finally:
+            self._over(key)
+
+    def _over(self, key: Key) -> None:
+        del self._live[key]
+        if self._queues.get(key) and self._nursery is not None:
+            self._nursery.start_soon(self._admit_next, key)
+
+    async def _admit_next(self, key: Key) -> None:
+        async with self._gate(key):
+            queue = self._queues.get(key)
+            while queue and key not in self._live:
+                waiting = queue.popleft()
+                try:
+                    waiting.admit(await self._begin(waiting.ask, waited=True))
+                except _REFUSALS as refusal:
+                    waiting.refuse(refusal)
+                    with contextlib.suppress(*_REFUSALS):
+                        await self._record_discarded(waiting.ask, f"{refusal}")
+                except BaseException as stopped:
+                    waiting.refuse(OSError(errno.EHOSTDOWN, "the daemon was stopped"))
+                    raise stopped
+            if not queue:
+                self._queues.pop(key, None)
+
+    @asynccontextmanager
+    async def _gate(self, key: Key) -> AsyncGenerator[None, None]:
+        lock, users = self._gates.get(key, (trio.Lock(), 0))
+        self._gates[key] = lock, users + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._gates[key]
+            if users == 1:
+                del self._gates[key]
+            else:
+                self._gates[key] = lock, users - 1
