@@ -8,6 +8,7 @@ from backend.store import Store
 from ctxfs.budget import Budget
 from ctxfs.commits import Commits
 from ctxfs.contexts import Contexts
+from ctxfs.definition_changes import DefinitionChanges
 from ctxfs.disk_health import DiskHealth
 from ctxfs.files.passthrough import DiskOperations
 from ctxfs.files.temporaries import Temporaries
@@ -32,6 +33,7 @@ class Core:
     commits: Commits
     contexts: Contexts
     kernel: KernelCache
+    definitions: DefinitionChanges
     disk: DiskOperations
     temporaries: Temporaries
     budget: Budget

@@ -24,6 +24,12 @@ from backend.errors import CtxError, StoreFailed
 from backend.lines import BUILT_IN_MARKS
 from backend.store import StoreStatus
 from ctxfs import control_server, logs, mountpoint, mounts, probe, stores
+from ctxfs.agents import launcher
+from ctxfs.agents.keeper import Keeper
+from ctxfs.agents.preparing import Preparing
+from ctxfs.agents.processes import Launcher
+from ctxfs.agents.runs import Runs
+from ctxfs.agents.service import Agents
 from ctxfs.control import Figures
 from ctxfs.ctx_socket import service as ctx_socket
 from ctxfs.ctx_socket.searching import Searches
@@ -70,6 +76,9 @@ class Daemon:
             undo.callback(self.files.clear)
             for name, schema in self.plan.marks.items():
                 BUILT_IN_MARKS.define(name, schema)
+            link, _ = launcher.start()
+            undo.callback(link.close)
+            self.launcher = Launcher(link)
             self.store = stores.open_store(self.plan.store, self.plan.format)
             undo.callback(self.store.close)
             self._mount(undo)
@@ -184,8 +193,12 @@ class Daemon:
         bridge, indexes = self.fuse.bridge, stores.search_directory(self.plan.store, self.plan.format)
         sockets = Sockets(self.mount, bridge, self.fuse.statistics(), owner_uid)
         service = ctx_socket.CtxService(bridge, Searches(bridge, indexes, self.store.sync))
-        async with trio.open_nursery() as nursery:
+        runs = Runs(Preparing(self.launcher, self.plan.mountpoint, self.plan.agents))
+        agents = Agents(bridge, runs)
+        await agents.recover()
+        async with runs.working(), trio.open_nursery() as nursery:
             await nursery.start(sockets.run)
+            await nursery.start(Keeper(bridge, sockets, agents.service_of).run)
             try:
                 await sockets.open(ctx_socket.ADDRESS, service)
             except OSError as error:

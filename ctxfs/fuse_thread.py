@@ -20,6 +20,7 @@ from ctxfs.budget import Budget
 from ctxfs.commits import Commits
 from ctxfs.contexts import Contexts
 from ctxfs.core import Core
+from ctxfs.definition_changes import DefinitionChanges
 from ctxfs.disk_health import DiskHealth
 from ctxfs.files.context import root_key
 from ctxfs.files.passthrough import DiskOperations
@@ -86,6 +87,7 @@ class FuseThread:
             commits=commits,
             contexts=Contexts(subjects, commits, kernel),
             kernel=kernel,
+            definitions=DefinitionChanges(self._loop),
             disk=DiskOperations(
                 disk_dir,
                 as_root=owner_uid is None,

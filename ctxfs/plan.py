@@ -17,6 +17,11 @@ class Plan(NamedTuple):
 
     ``marks``: those that the configuration defines (spec 2.3).
     """
+from ctxfs.agents.settings import Settings
+
+
+class Plan(NamedTuple):
+    """Canonical paths, kernel options, where the runtime files are; ``log_file`` where it is detached, what agents get."""
 
     mountpoint: str
     store: Path
@@ -26,6 +31,7 @@ class Plan(NamedTuple):
     log_level: str = "info"
     log_file: Path | None = None
     marks: Mapping[str, Schema] = MappingProxyType({})
+    agents: Settings = Settings()
 
 
 def daemon_command(plan: Plan, ready: int) -> list[str]:
@@ -33,6 +39,7 @@ def daemon_command(plan: Plan, ready: int) -> list[str]:
     command = [sys.executable, "-m", "ctxfs.daemon", plan.mountpoint, "--store", str(plan.store)]
     command += ["--format", plan.format, "--options", ",".join(sorted(plan.options)), "--runtime", str(plan.runtime)]
     command += ["--marks", json.dumps(dict(plan.marks)), "--log-level", plan.log_level, "--ready-fd", str(ready)]
+    command += ["--log-level", plan.log_level, "--ready-fd", str(ready), "--agents", json.dumps(plan.agents)]
     return command if plan.log_file is None else [*command, "--log-file", str(plan.log_file)]
 
 
@@ -48,6 +55,7 @@ def parse_command(arguments: Sequence[str]) -> tuple[Plan, int | None]:
     parser.add_argument("--log-level", default="info", choices=logs.LEVELS)
     parser.add_argument("--log-file", type=Path)
     parser.add_argument("--ready-fd", type=int)
+    parser.add_argument("--agents", type=json.loads, default=[])
     chosen = parser.parse_args(arguments)
     options = frozenset(filter(None, chosen.options.split(",")))
     plan = Plan(
@@ -59,5 +67,6 @@ def parse_command(arguments: Sequence[str]) -> tuple[Plan, int | None]:
         chosen.log_level,
         chosen.log_file,
         chosen.marks,
+        Settings(*chosen.agents),
     )
     return plan, chosen.ready_fd

@@ -14,18 +14,18 @@ class Listener:
         self._frames: deque[bytes] = deque()
         self._size = 0
         self._over = False
-        self._gone = False
+        self.is_gone = False
         self._changed = trio.lowlevel.ParkingLot()
 
     async def hear(self, frame: bytes) -> None:
         """Takes a frame in, once there is room for it."""
-        while self._size >= MAX_BUFFERED and not self._gone:
+        while self._size >= MAX_BUFFERED and not self.is_gone:
             await self._changed.park()
         self.add(frame)
 
     def add(self, frame: bytes) -> None:
         """Takes a frame in, whether or not there is room for it."""
-        if not self._gone:
+        if not self.is_gone:
             self._frames.append(frame)
             self._size += len(frame)
             self._changed.unpark_all()
@@ -37,7 +37,7 @@ class Listener:
 
     def leave(self) -> None:
         """Nobody listens any more."""
-        self._gone = True
+        self.is_gone = True
         self._frames.clear()
         self._changed.unpark_all()
 

@@ -11,17 +11,8 @@ from ctxfs.agents.definition import ECHO, Definition
 from ctxfs.agents.launch import Identity, Launch, View
 from ctxfs.agents.ledger import Place
 from ctxfs.agents.processes import Agent, Launcher
+from ctxfs.agents.settings import Settings
 from ctxfs.sockets.connection import Peer
-
-
-class Settings(NamedTuple):
-    """What agents have from the configuration: HOME, PATH and LANG; seconds of wall time (0: no end), bytes of output."""
-
-    home: str = "/"
-    path: str = "/usr/local/bin:/usr/bin:/bin"
-    lang: str = "C.UTF-8"
-    wall_s: int = 3600
-    output_bytes: int = 64 << 20
 
 
 class Order(NamedTuple):

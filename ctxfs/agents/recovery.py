@@ -7,9 +7,9 @@ from functools import partial
 
 from pyfuse3 import FUSEError
 
+from backend.entries import MarkEntry
 from backend.errors import CtxError
 from backend.lines import entry_of
-from backend.entries import MarkEntry
 from backend.store import FileStore, Line, Session
 from ctxfs.agents import entries
 from ctxfs.agents.ledger import Ledger

@@ -56,7 +56,7 @@ class Run:
         self.session = session
         self._ledger = ledger
         self._output = Output(id)
-        self._listeners: set[Listener] = set()
+        self._listeners: list[Listener] = []
         self._scope = trio.CancelScope()
         self._cancelled = False
         self._ending = False
@@ -64,17 +64,11 @@ class Run:
 
     # who listens, and who ends it
 
-    def listen(self) -> Listener:
-        """Hears every frame from now on; ``forget`` it afterwards."""
-        listener = Listener()
-        self._listeners.add(listener)
+    def add(self, listener: Listener) -> None:
+        """It hears every frame from now on, until it leaves."""
+        self._listeners.append(listener)
         if self.over.is_set():
             listener.end()
-        return listener
-
-    def forget(self, listener: Listener) -> None:
-        self._listeners.discard(listener)
-        listener.leave()
 
     def cancel(self) -> None:
         """Ends it, unless it is ending by itself."""
@@ -194,7 +188,8 @@ class Run:
             await self._broadcast(frame)
 
     async def _broadcast(self, frame: bytes) -> None:
-        for listener in tuple(self._listeners):
+        self._listeners = [listener for listener in self._listeners if not listener.is_gone]
+        for listener in self._listeners:
             await listener.hear(frame)
 
     def _failed(self, code: str, message: str) -> Outcome:

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import trio
@@ -24,6 +25,7 @@ from ctxfs.agents.definition import Definition
 from ctxfs.agents.history import Wanted, find_recorded
 from ctxfs.agents.invocation import Invocation
 from ctxfs.agents.ledger import Ledger, Place
+from ctxfs.agents.listeners import Listener
 from ctxfs.agents.preparing import Order, Preparing
 from ctxfs.agents.processes import Agent
 from ctxfs.agents.requests import Send
@@ -66,6 +68,7 @@ class Waiting:
 
     def __init__(self, ask: Ask) -> None:
         self.ask = ask
+        self.listeners: list[Listener] = []
         self._decided = trio.Event()
         self._answer: Answer | None = None
         self._refusal: Exception | None = None
@@ -108,17 +111,23 @@ class Runs:
 
     # what clients ask
 
-    async def send(self, ask: Ask) -> Answer:
-        """Records a send and starts its run, or finds what was recorded of it before (raises why it is refused)."""
+    async def send(self, ask: Ask, listener: Listener) -> Answer:
+        """Records a send and starts its run, or finds what was recorded of it before (raises why it is refused).
+
+        ``listener`` hears the run from then on; the caller has it ``leave``.
+        """
         async with self._gate(ask.key):
             answer = await self._recorded(ask)
             if answer is not None:
+                if answer.run is not None:
+                    answer.run.add(listener)
                 return answer
             waiting = self._find_waiting(ask)
             if waiting is None:
                 if not self._is_busy(ask.key):
-                    return await self._begin(ask)
+                    return await self._begin(ask, [listener])
                 waiting = await self._enqueue(ask)
+            waiting.listeners.append(listener)
         return await waiting.answer()
 
     async def cancel(self, key: Key, id: str) -> bytes:
@@ -129,6 +138,13 @@ class Runs:
         for waiting in self._queues.get(key, ()):
             if waiting.ask.request.id == id:
                 return await self._discard(waiting)
+        raise Missing("nothing active has this id")
+
+    async def cancel_temp(self, place: Place, id: str) -> bytes:
+        """As ``cancel``, of the temp runs of that peer, whichever connection they belong to."""
+        for run in self._live.values():
+            if run.place == place and id in (run.id, run.client_id):
+                return await self.end(run)
         raise Missing("nothing active has this id")
 
     async def end(self, run: Run) -> bytes:
@@ -147,12 +163,13 @@ class Runs:
 
     async def _recorded(self, ask: Ask) -> Answer | None:
         """The answer to a retry; None for a new send."""
+        answer = None
         for _ in range(2):
             session = await ask.ledger.find(ask.place)
             if session is None:
                 return None
-            request, wanted = ask.request, ask.wanted
-            recorded = await ask.ledger.ask(lambda store: find_recorded(store, session, request.id, wanted))  # noqa: B023
+            find = partial(find_recorded, session=session, client_id=ask.request.id, wanted=ask.wanted)
+            recorded = await ask.ledger.ask(find)
             if recorded is None:
                 return None
             run = self._live.get(ask.key)
@@ -161,7 +178,8 @@ class Runs:
             if recorded.done is not None:
                 return Answer(recorded.done)
             # A run that ended just now has its done by the second look.
-        return Answer(recorded.start)
+            answer = Answer(recorded.start)
+        return answer
 
     def _find_waiting(self, ask: Ask) -> Waiting | None:
         for waiting in self._queues.get(ask.key, ()):
@@ -214,7 +232,7 @@ class Runs:
         line = entries.mark(name, data)
         await ask.ledger.append(session.id, lambda _: [line])
 
-    async def _begin(self, ask: Ask, *, waited: bool = False) -> Answer:
+    async def _begin(self, ask: Ask, listeners: Sequence[Listener], *, waited: bool = False) -> Answer:
         run_id = f"ctx-{os.urandom(16).hex()}"
         agent = await self._prepare(ask, run_id)
         if agent is not None and not ask.has_home and ask.place.scope == "private" and ask.place.kind == "agent":
@@ -227,11 +245,12 @@ class Runs:
         try:
             # Whatever becomes of the connection, a run that is recorded is started.
             with trio.CancelScope(shield=True):
-                return await self._record_and_start(ask, run_id, agent, waited=waited)
+                answer = await self._record_and_start(ask, run_id, agent, listeners, waited=waited)
         except BaseException:
             if agent is not None:
                 await agent.aclose()
             raise
+        return answer
 
     async def _prepare(self, ask: Ask, run_id: str) -> Agent | None:
         return await self._preparing.prepare(self._order(ask, run_id))
@@ -239,11 +258,15 @@ class Runs:
     def _order(self, ask: Ask, run_id: str) -> Order:
         return Order(ask.definition, ask.place, ask.peer, ask.wanted.cwd, run_id, ask.has_home)
 
-    async def _record_and_start(self, ask: Ask, run_id: str, agent: Agent | None, *, waited: bool) -> Answer:
+    async def _record_and_start(
+        self, ask: Ask, run_id: str, agent: Agent | None, listeners: Sequence[Listener], *, waited: bool
+    ) -> Answer:
         start = entries.start(run_id, ask.request.id, ask.place.scope, ask.wanted.cwd)
         session = await self._record(ask, run_id, start, waited=waited)
         steps.reached("recorded")
         run = Run(run_id, ask.request.id, ask.place, ask.ledger, session, start.raw)
+        for listener in listeners:
+            run.add(listener)
         invocation = Invocation(run_id, ask.request.input, session, ask.place.session, ask.ledger)
         if agent is not None:
             invocation.environment = self._preparing.environment(self._order(ask, run_id), agent)
@@ -315,14 +338,14 @@ class Runs:
             while queue and key not in self._live:
                 waiting = queue.popleft()
                 try:
-                    waiting.admit(await self._begin(waiting.ask, waited=True))
+                    waiting.admit(await self._begin(waiting.ask, waiting.listeners, waited=True))
                 except _REFUSALS as refusal:
                     waiting.refuse(refusal)
                     with contextlib.suppress(*_REFUSALS):
                         await self._record_discarded(waiting.ask, f"{refusal}")
-                except BaseException as stopped:
+                except BaseException:
                     waiting.refuse(OSError(errno.EHOSTDOWN, "the daemon was stopped"))
-                    raise stopped
+                    raise
             if not queue:
                 self._queues.pop(key, None)
 

@@ -1,6 +1,6 @@
 """What an agent's or a model's socket answers (spec 3.2). On trio's thread; one service a socket."""
 
-import errno
+import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, assert_never
 from weakref import WeakKeyDictionary
@@ -8,18 +8,21 @@ from weakref import WeakKeyDictionary
 import trio
 from pyfuse3 import FUSEError
 
-from backend.errors import CtxError, InvalidValue, Missing
+from backend.errors import CtxError, Missing
 from backend.memory import MemoryStore
 from backend.store import OwnerKind
 from ctxfs.agents.definition import read_definition
 from ctxfs.agents.history import Wanted
 from ctxfs.agents.ledger import Ledger, MountedLedger, Place, TempLedger
+from ctxfs.agents.listeners import Listener
+from ctxfs.agents.recovery import recover
 from ctxfs.agents.requests import Cancel, Ping, Placed, Request, Resume, Send
 from ctxfs.agents.resuming import resume
 from ctxfs.agents.run import Run
 from ctxfs.agents.runs import Ask, Runs
 from ctxfs.bridge import Bridge
 from ctxfs.ctx_socket import reach
+from ctxfs.files.sockets import Address
 from ctxfs.sockets import frames
 from ctxfs.sockets.connection import Connection, Peer
 
@@ -34,17 +37,27 @@ class Where(NamedTuple):
     space: str | None
 
 
-class Ledgers:
-    """The mount's, and one for the temp sessions of each connection."""
+class Agents:
+    """All agents and models of a mount: where their sessions are recorded, and the services of their sockets."""
 
     def __init__(self, bridge: Bridge, runs: Runs) -> None:
+        self.bridge = bridge
+        self.runs = runs
         self.mounted = MountedLedger(bridge)
-        self._runs = runs
         self._memory = MemoryStore()
         self._temps: WeakKeyDictionary[Connection, TempLedger] = WeakKeyDictionary()
 
-    def of(self, connection: Connection, scope: str) -> Ledger:
-        """Where sessions of that scope are recorded."""
+    async def recover(self) -> None:
+        """Ends what died with an earlier daemon; before any socket is there."""
+        await recover(self.mounted)
+
+    def service_of(self, address: Address) -> "AgentService":
+        if address.provider is None:
+            return AgentService(self, "agent", address.name)
+        return AgentService(self, "model", f"{address.provider}/{address.name}")
+
+    def ledger(self, connection: Connection, scope: str) -> Ledger:
+        """Where a connection's sessions of that scope are recorded."""
         if scope != "temp":
             return self.mounted
         if connection not in self._temps:
@@ -54,18 +67,19 @@ class Ledgers:
 
     async def _release(self, ledger: TempLedger) -> None:
         """The connection is closed: its runs are cancelled, its sessions forgotten."""
-        for run in self._runs.of(ledger):
-            await self._runs.end(run)
+        for run in self.runs.of(ledger):
+            with contextlib.suppress(OSError):
+                await self.runs.end(run)
         await ledger.release()
 
 
 class AgentService:
     """The service of one agent or model; an instance is what ``sockets.Sockets.open`` takes."""
 
-    def __init__(self, bridge: Bridge, runs: Runs, ledgers: Ledgers, kind: OwnerKind, name: str) -> None:
-        self._bridge = bridge
-        self._runs = runs
-        self._ledgers = ledgers
+    def __init__(self, agents: Agents, kind: OwnerKind, name: str) -> None:
+        self._agents = agents
+        self._bridge = agents.bridge
+        self._runs = agents.runs
         self._kind = kind
         self._name = name
 
@@ -85,7 +99,7 @@ class AgentService:
                 await self._send(connection, request)
             case Resume():
                 request.check_place()
-                ledger = self._ledgers.of(connection, request.scope)
+                ledger = self._agents.ledger(connection, request.scope)
                 place = await self._place(connection.peer, request, reach.READ)
                 await resume(connection, ledger, place, request)
             case Cancel():
@@ -100,24 +114,58 @@ class AgentService:
         definition = await self._bridge.run(lambda core: read_definition(core.store, self._kind, self._name))
         if definition is None:
             raise Missing(f"no {self._kind} {self._name!r} is defined")
-        has_home = await self._bridge.run(lambda core: core.store.owner(f"home/{peer.uid}", "agent", self._name))
         wanted = Wanted(request.input, request.scope, request.cwd or definition.cwd)
-        ledger = self._ledgers.of(connection, request.scope)
-        ask = Ask(request, ledger, place, peer, definition, wanted, has_home is not None and self._kind == "agent")
-        answer = await self._runs.send(ask)
-        if answer.run is None:
-            await connection.send_line(answer.line)
-        else:
-            await self._stream(connection, answer.line, answer.run)
-
-    async def _stream(self, connection: Connection, line: bytes, run: Run) -> None:
-        """The start, and all that follows to the done; a client that is gone ends a temp run, and no other."""
-        listener = run.listen()
+        has_home = await self._bridge.run(partial(_has_home, uid=peer.uid, kind=self._kind, name=self._name))
+        ledger, listener = self._agents.ledger(connection, request.scope), Listener()
         try:
-            async with connection.attended() as attention:
-                attention.start_soon(self._hear_cancel, connection, run)
-                await connection.send_line(line)
-                while heard := await listener.take():
-                    await connection.send_lines(heard)
+            answer = await self._runs.send(Ask(request, ledger, place, peer, definition, wanted, has_home), listener)
+            if answer.run is None:
+                await connection.send_lines([answer.line])
+            else:
+                await self._stream(connection, answer.line, answer.run, listener)
         finally:
-            run.forget(listener)
+            listener.leave()
+
+    async def _stream(self, connection: Connection, line: bytes, run: Run, listener: Listener) -> None:
+        """A start, and what follows to the done. A client that is gone ends the connection, and with it a temp run."""
+        cancels: list[Cancel] = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.end_with_client)
+            nursery.start_soon(self._hear_cancels, connection, run, cancels)
+            await connection.send_lines([line])
+            while frames_heard := await listener.take():
+                await connection.send_lines(frames_heard)
+            nursery.cancel_scope.cancel()
+        if run.done is not None:
+            await connection.send_lines([run.done] * len(cancels))
+
+    async def _hear_cancels(self, connection: Connection, run: Run, heard: list[Cancel]) -> None:
+        """Requests are answered one after another, but a run may be cancelled on the connection that hears it."""
+        while (raw := await connection.peek()) is not None:
+            try:
+                request = frames.decode(raw, Request)
+            except CtxError:
+                return
+            if not isinstance(request, Cancel) or request.id not in (run.id, run.client_id):
+                return
+            await connection.receive()
+            heard.append(request)
+            run.cancel()
+
+    async def _cancel(self, connection: Connection, request: Cancel) -> None:
+        request.check_place()
+        place = await self._place(connection.peer, request, reach.CHANGE)
+        if request.scope == "temp":
+            done = await self._runs.cancel_temp(place, request.id)
+        else:
+            done = await self._runs.cancel((self._agents.mounted, place.space, *place.key), request.id)
+        await connection.send_lines([done])
+
+    async def _place(self, peer: Peer, placed: Placed, wanted: int) -> Place:
+        where = Where(None, placed.space)
+        space = await self._bridge.run(lambda core: reach.space_of(core, peer, where, wanted))
+        return Place(self._kind, self._name, space, placed.scope, placed.session, peer.uid, peer.gid)
+
+
+def _has_home(core: "Core", uid: int, kind: OwnerKind, name: str) -> bool:
+    return kind == "agent" and core.store.owner(f"home/{uid}", kind, name) is not None

@@ -42,8 +42,7 @@ def each_agent_definition(core: "Core", _: Nothing, after: int, _uid: int) -> It
 
 def make_agent_definition(core: "Core", _: Nothing, name: str, caller: Caller) -> int:
     """``mkdir agent/<agent>.d`` by an admin."""
-    check_admin(core.mounter, caller.uid)
-    return core.store.add_definition("agent", name.removesuffix(".d"))
+    return _make(core, "agent", name.removesuffix(".d"), caller)
 
 
 def remove_agent_definition(core: "Core", _: Nothing, name: str, caller: Caller) -> None:
@@ -80,8 +79,7 @@ def each_model_definition(core: "Core", subject: ProviderSubject, after: int, _u
 
 def make_model_definition(core: "Core", subject: ProviderSubject, name: str, caller: Caller) -> int:
     """``mkdir model/<provider>/<model>.d`` by an admin."""
-    check_admin(core.mounter, caller.uid)
-    return core.store.add_definition("model", f"{subject.provider}/{name.removesuffix('.d')}")
+    return _make(core, "model", f"{subject.provider}/{name.removesuffix('.d')}", caller)
 
 
 def remove_model_definition(core: "Core", subject: ProviderSubject, name: str, caller: Caller) -> None:
@@ -98,11 +96,19 @@ def _find(core: "Core", kind: OwnerKind, name: str) -> int | None:
     return None
 
 
+def _make(core: "Core", kind: OwnerKind, name: str, caller: Caller) -> int:
+    check_admin(core.mounter, caller.uid)
+    number = core.store.add_definition(kind, name)
+    core.definitions.changed()
+    return number
+
+
 def _remove(core: "Core", kind: OwnerKind, name: str) -> None:
     number = _find(core, kind, name)
     if number is None:
         raise Missing(f"no {kind} {name!r}")
     core.store.remove_definition(number)
+    core.definitions.changed()
 
 
 def shown(core: "Core", subject: DefinitionSubject, file: str) -> bytes:
@@ -127,6 +133,7 @@ def value(kind: Kind) -> Value:
             raise InvalidValue(f"{FILES[kind]}: {_WANTED[kind]}")
         core.store.set_definition_value(number, FILES[kind], f"{text}\n".encode() if text else b"")
         core.kernel.attributes_changed(inode_of(Node(kind, number)))
+        await core.definitions.followed()
 
     if kind is Kind.DEFINITION_MOUNT:
         # A table of many lines is whole when its writer closes.

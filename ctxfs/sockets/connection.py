@@ -4,9 +4,12 @@ Back-pressure is by blocking, both ways: no more is read while a request is answ
 So a connection holds at most one frame in and one out, whatever its client does.
 """
 
+import contextlib
+import select
 import socket
 import struct
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Iterable
+from typing import NamedTuple, NoReturn
 
 import trio
 
@@ -47,6 +50,7 @@ class Connection:
     def __init__(self, stream: trio.SocketStream, peer: Peer) -> None:
         self._stream = stream
         self._lines = frames.Lines(frames.MAX_LINE_FRAME)
+        self._at_end = contextlib.AsyncExitStack()
         self.peer = peer
 
     async def receive(self, limit: int = frames.MAX_FRAME) -> bytes | None:
@@ -67,9 +71,36 @@ class Connection:
                 return None
             self._lines.feed(data)
 
+    async def peek(self) -> bytes | None:
+        """The next line, which ``receive`` returns again; None where there will be none, or too long a one."""
+        while (line := self._lines.first()) is None and self._lines.room:
+            data = await self._stream.receive_some(min(_CHUNK, self._lines.room))
+            if not data:
+                return None
+            self._lines.feed(data)
+        return line
+
+    async def end_with_client(self) -> NoReturn:
+        """Waits until the client has closed the connection, and raises that; that it sends no more is not that."""
+        with select.epoll() as hangup:
+            # No events: the end of both directions is always told.
+            hangup.register(self._stream.socket.fileno(), 0)
+            await trio.lowlevel.wait_readable(hangup.fileno())
+        raise trio.BrokenResourceError
+
+    def at_end(self, call: Callable[[], Awaitable[None]]) -> None:
+        """``call`` is made once the connection is over, shielded from what ends it."""
+        self._at_end.push_async_callback(call)
+
     async def send(self, frame: object) -> None:
         """Returns when the client's socket has taken it (``trio.BrokenResourceError``: there is no client)."""
         await self._stream.send_all(frames.encode(frame))
 
+    async def send_lines(self, lines: Iterable[bytes]) -> None:
+        """As ``send``, of frames that are JSON already, without their newlines."""
+        await self._stream.send_all(b"".join(line + b"\n" for line in lines))
+
     async def aclose(self) -> None:
         await trio.aclose_forcefully(self._stream)
+        with trio.CancelScope(shield=True):
+            await self._at_end.aclose()

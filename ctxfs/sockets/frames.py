@@ -38,6 +38,11 @@ class Lines:
         """Whether something came after the last newline."""
         return bool(self._held) or self._skipping
 
+    def first(self) -> bytes | None:
+        """What ``take`` would return next, left where it is; None also where it would raise."""
+        end = -1 if self._skipping else self._held.find(b"\n")
+        return None if end < 0 else bytes(self._held[:end])
+
     def feed(self, data: bytes) -> None:
         self._held += data
 

@@ -119,6 +119,7 @@ class Sockets:
                 await self._converse(connection, service, uid)
             finally:
                 self._limits.give(peer.uid)
+                await connection.aclose()
         except _GONE:
             return
         except Exception as error:

@@ -17,6 +17,7 @@ from ctxfs.budget import Budget
 from ctxfs.commits import Commits
 from ctxfs.contexts import Contexts
 from ctxfs.core import Core
+from ctxfs.definition_changes import DefinitionChanges
 from ctxfs.disk_health import DiskHealth
 from ctxfs.file_operations import TreeOperations
 from ctxfs.files.passthrough import DiskOperations
@@ -69,6 +70,7 @@ class World:
         self.core = Core(
             store=self.store,
             store_dir=directory,
+            definitions=DefinitionChanges(self.loop),
             subjects=subjects,
             users=users,
             commits=commits,
