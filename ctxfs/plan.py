@@ -21,7 +21,7 @@ from ctxfs.agents.settings import Settings
 
 
 class Plan(NamedTuple):
-    """Canonical paths, kernel options, where the runtime files are; ``log_file`` where it is detached, what agents get."""
+    """Canonical paths, kernel options, runtime files; ``log_file`` where it is detached; what agents get."""
 
     mountpoint: str
     store: Path
@@ -38,8 +38,8 @@ def daemon_command(plan: Plan, ready: int) -> list[str]:
     """The argv of a daemon that serves ``plan`` and reports on the descriptor ``ready``."""
     command = [sys.executable, "-m", "ctxfs.daemon", plan.mountpoint, "--store", str(plan.store)]
     command += ["--format", plan.format, "--options", ",".join(sorted(plan.options)), "--runtime", str(plan.runtime)]
-    command += ["--marks", json.dumps(dict(plan.marks)), "--log-level", plan.log_level, "--ready-fd", str(ready)]
-    command += ["--log-level", plan.log_level, "--ready-fd", str(ready), "--agents", json.dumps(plan.agents)]
+    command += ["--marks", json.dumps(dict(plan.marks)), "--log-level", plan.log_level]
+    command += ["--agents", json.dumps(plan.agents), "--ready-fd", str(ready)]
     return command if plan.log_file is None else [*command, "--log-file", str(plan.log_file)]
 
 

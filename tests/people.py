@@ -73,6 +73,20 @@ class Person:
         """``ok``, or the name of the errno with which the call failed."""
         return self.does(outcome, call, *args, **named)
 
+    @contextlib.contextmanager
+    def acting(self) -> Iterator[None]:
+        """The block has the person's effective ids and groups, which is what the peer of a socket sees."""
+        groups = os.getgroups()
+        os.setgroups(self.groups)
+        os.setegid(self.gid)
+        os.seteuid(self.uid)
+        try:
+            yield
+        finally:
+            os.seteuid(0)
+            os.setegid(0)
+            os.setgroups(groups)
+
     def become(self) -> None:
         """Turns this process into the person for good."""
         if self.root is not None:

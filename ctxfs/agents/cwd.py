@@ -19,8 +19,8 @@ def open_in_view(root: int, path: str, flags: int) -> int:
     return open_resolving(root, os.fsencode(path), flags, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)
 
 
-def resolve_cwd(root: int, host_root: int, cwd: str) -> int:
-    """A descriptor of the directory that ``cwd`` is in the view ``root``; ``host_root``: that root as the host has it.
+def resolve_cwd(root: int, cwd: str, *, on_host: bool) -> int:
+    """A descriptor of the directory that ``cwd`` is in the view ``root``; ``on_host``: what ``is_on_host`` said of it.
 
     ``FileNotFoundError``: missing, or not to be seen by the peer on the host either. ``PermissionError``: not in the
     view but there when followed on the host, or not searchable. ``NotADirectoryError``.
@@ -30,7 +30,7 @@ def resolve_cwd(root: int, host_root: int, cwd: str) -> int:
     except OSError as error:
         if error.errno not in _LEADS_NOWHERE:
             raise
-        if _is_on_host(host_root, cwd):
+        if on_host:
             raise PermissionError(errno.EACCES, f"cwd {cwd!r} is outside of the agent's view") from None
         raise FileNotFoundError(errno.ENOENT, f"no directory {cwd!r} in the agent's view") from None
     if not os.access(f"/proc/self/fd/{descriptor}", os.X_OK):
@@ -65,8 +65,11 @@ def _check_executable(root: int, path: str) -> None:
         os.close(descriptor)
 
 
-def _is_on_host(host_root: int, cwd: str) -> bool:
-    """Whether the path means something where there is no view: as it stands, or followed from the view's root."""
+def is_on_host(host_root: int, cwd: str) -> bool:
+    """Whether a path means something where there is no view: as it stands, or followed from the view's root.
+
+    ``host_root``: that root as the host has it. To be asked before a view is attached, as ``..`` could lead into it.
+    """
     for path, directory in ((cwd, None), (f".{cwd}", host_root)):
         with contextlib.suppress(OSError):
             os.close(os.open(path, os.O_PATH, dir_fd=directory))

@@ -55,11 +55,16 @@ def _value(store: FileStore, number: int, file: str) -> str:
 
 
 def wanted_sockets(core: "Core") -> dict[Address, int | None]:
-    """The sockets that there should be, each with whose alone it is (None: everybody's)."""
+    """The sockets that there should be, each with whose alone it is (None: everybody's).
+
+    An agent or model has one from when its executable is set.
+    """
     wanted: dict[Address, int | None] = {Address(ECHO): None}
     kinds: tuple[OwnerKind, ...] = ("agent", "model")
     for kind in kinds:
         for number, name, _ in core.store.definitions(kind):
+            if not _value(core.store, number, "exec") and (kind, name) != ("agent", ECHO):
+                continue
             owner = _owner(core.store, number)
             provider, slash, model = name.partition("/")
             if kind == "agent":

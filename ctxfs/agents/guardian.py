@@ -69,10 +69,10 @@ class Guardian:
     def _prepare(self, launch: Launch) -> tuple[BuiltView, int, str]:
         # A root on a file system that does not answer would keep this process for ever.
         signal.alarm(PREPARE_TIMEOUT_S)
-        view = build(launch.view, launch.identity)
+        view = build(launch.view, launch.identity, launch.cwd)
         executable = ""
         with acting_as(launch.identity):
-            cwd = resolve_cwd(view.root, view.host_root, launch.cwd)
+            cwd = resolve_cwd(view.root, launch.cwd, on_host=view.on_host)
             if launch.argv:
                 executable = find_executable(view.root, launch.cwd, launch.argv[0], launch.path)
                 self._gather(view.root, launch)

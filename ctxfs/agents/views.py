@@ -12,9 +12,11 @@ import contextlib
 import errno
 import os
 import stat
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from backend.system_calls import RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, open_resolving
+from ctxfs.agents.cwd import is_on_host
 from ctxfs.agents.identity import acting_as
 from ctxfs.agents.kernel_calls import (
     AT_RECURSIVE,
@@ -40,37 +42,50 @@ _ATTRIBUTES = {"noexec": MOUNT_ATTR_NOEXEC, "nosuid": MOUNT_ATTR_NOSUID, "nodev"
 
 
 class BuiltView(NamedTuple):
-    """A view that stands: descriptors of its root and of the same directory as the host has it; CTX_ROOT in it.
+    """A view that stands: a descriptor of its root, and CTX_ROOT in it.
 
-    ``is_host``: its root is the host's, so nothing is to be chrooted to.
+    ``is_host``: its root is the host's, so nothing is to be chrooted to. ``on_host``: the cwd is something there.
     """
 
     root: int
-    host_root: int
     ctx: str
     is_host: bool
+    on_host: bool
 
 
-def build(view: View, identity: Identity) -> BuiltView:
-    """Takes the process into a mount namespace of its own that has the view (``OSError``: why there can be none)."""
+class Attachment(NamedTuple):
+    """A mount that is attached nowhere yet, and where it belongs in the view."""
+
+    mount: int
+    target: str
+    kind: int
+
+
+def build(view: View, identity: Identity, cwd: str) -> BuiltView:
+    """Takes the process into a mount namespace of its own that has the view (``OSError``: why there can be none).
+
+    Everything of the host is looked up first: once the view is attached, a ``..`` on the host could lead into it.
+    """
     is_host = view.root == "/"
-    if not _enter_namespace():
-        if not is_host or view.rows:
-            raise PermissionError(errno.EPERM, "no user namespace may be made here, so an agent's root must be /")
-        return BuiltView(*_host(), view.mountpoint, True)
-    if is_host:
-        root, host_root = _host()
-    else:
-        root, host_root = _own_root(view, identity)
-    ctx = _attach_ctx(root, view, identity, is_host)
-    _attach_devices(root, identity)
-    for row in view.rows:
-        _attach_row(root, row, view, identity)
-    return BuiltView(root, host_root, ctx, is_host)
-
-
-def _host() -> tuple[int, int]:
-    return os.open("/", os.O_PATH | os.O_DIRECTORY), os.open("/", os.O_PATH | os.O_DIRECTORY)
+    own_mounts = _enter_namespace()
+    if not own_mounts and not (is_host and not view.rows):
+        raise PermissionError(errno.EPERM, "no user namespace may be made here, so an agent's root must be /")
+    host_root = _open_root(view, identity)
+    with acting_as(identity):
+        on_host = is_on_host(host_root, cwd)
+    if not own_mounts:
+        return BuiltView(host_root, view.mountpoint, True, on_host)
+    ctx = view.mountpoint if is_host and (view.mountpoint == CTX or not os.path.isdir(CTX)) else CTX
+    attachments = [_row_attachment(row, view, identity) for row in view.rows]
+    if ctx != view.mountpoint or not is_host:
+        tree = clone_mount(os.fsencode(view.mountpoint), AT_RECURSIVE)
+        attachments.insert(0, Attachment(tree, CTX, stat.S_IFDIR))
+    devices = [clone_mount(f"/dev/{name}".encode(), 0) for name in DEVICES]
+    root = host_root if is_host else _attach_root(view, host_root)
+    _attach_devices(root, devices, identity)
+    for attachment in attachments:
+        _attach(root, attachment, identity)
+    return BuiltView(root, ctx, is_host, on_host)
 
 
 def _enter_namespace() -> bool:
@@ -96,27 +111,27 @@ def _enter_namespace() -> bool:
     return True
 
 
-def _own_root(view: View, identity: Identity) -> tuple[int, int]:
+def _open_root(view: View, identity: Identity) -> int:
+    """The root as the host has it; for an empty view, the host's own."""
+    flags = os.O_PATH | os.O_DIRECTORY
+    if view.root is None:
+        return os.open("/", flags)
+    if view.own:
+        with acting_as(identity):
+            return os.open(view.root, flags)
+    return _open_admins(view.root, flags, identity)
+
+
+def _attach_root(view: View, host_root: int) -> int:
     """A copy of the root's mount: what is moved out of a mount is not reached through it any more, with ``..`` either.
 
-    It is attached on the top of the namespace, where no path of this process leads.
+    It is attached on top of the namespace's root, where no path of this process leads.
     """
-    if view.root is None:
-        root, host_root = new_tmpfs("0755"), os.open("/", os.O_PATH | os.O_DIRECTORY)
-    else:
-        host_root = _open_root(view.root, view.own, identity)
-        root = clone_mount(b"", AT_RECURSIVE, host_root)
+    root = new_tmpfs("0755") if view.root is None else clone_mount(b"", AT_RECURSIVE, host_root)
     top = os.open("/", os.O_PATH | os.O_DIRECTORY)
     attach_mount(root, top)
     os.close(top)
-    return root, host_root
-
-
-def _open_root(path: str, own: bool, identity: Identity) -> int:
-    if own:
-        with acting_as(identity):
-            return os.open(path, os.O_PATH | os.O_DIRECTORY)
-    return _open_admins(path, os.O_PATH | os.O_DIRECTORY, identity)
+    return root
 
 
 def _open_admins(path: str, flags: int, identity: Identity) -> int:
@@ -133,29 +148,17 @@ def _open_admins(path: str, flags: int, identity: Identity) -> int:
         os.close(top)
 
 
-def _attach_ctx(root: int, view: View, identity: Identity, is_host: bool) -> str:
-    """Attaches the tree at /ctx; what CTX_ROOT is. On the host it is where it is, unless there is a directory /ctx."""
-    if is_host and (view.mountpoint == CTX or not os.path.isdir(CTX)):
-        return view.mountpoint
-    tree = clone_mount(os.fsencode(view.mountpoint), AT_RECURSIVE)
-    _attach(root, tree, CTX, identity, stat.S_IFDIR)
-    return CTX
-
-
-def _attach_devices(root: int, identity: Identity) -> None:
+def _attach_devices(root: int, devices: Sequence[int], identity: Identity) -> None:
     """A small /dev, unless the view has the real devices already."""
     if all(_is_device(root, name) for name in DEVICES):
         return
     directory = new_tmpfs("0755")
-    _attach(root, directory, "/dev", identity, stat.S_IFDIR)
-    for name in DEVICES:
+    _attach(root, Attachment(directory, "/dev", stat.S_IFDIR), identity)
+    for name, device in zip(DEVICES, devices, strict=True):
         os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666, dir_fd=directory))
         target = os.open(name, os.O_PATH, dir_fd=directory)
-        device = clone_mount(f"/dev/{name}".encode(), 0)
         attach_mount(device, target)
         os.close(target)
-        os.close(device)
-    os.close(directory)
 
 
 def _is_device(root: int, name: str) -> bool:
@@ -168,7 +171,7 @@ def _is_device(root: int, name: str) -> bool:
     return stat.S_ISCHR(found.st_mode) and found.st_rdev == wanted.st_rdev
 
 
-def _attach_row(root: int, row: MountRow, view: View, identity: Identity) -> None:
+def _row_attachment(row: MountRow, view: View, identity: Identity) -> Attachment:
     source = row.source
     if source == CTX or source.startswith(f"{CTX}/"):
         source = view.mountpoint + source.removeprefix(CTX)
@@ -183,14 +186,14 @@ def _attach_row(root: int, row: MountRow, view: View, identity: Identity) -> Non
     if stat.S_ISCHR(kind):
         attributes &= ~MOUNT_ATTR_NODEV
     set_mount(tree, attributes, recursive)
-    _attach(root, tree, row.target, identity, stat.S_IFDIR if stat.S_ISDIR(kind) else stat.S_IFREG)
+    return Attachment(tree, row.target, stat.S_IFDIR if stat.S_ISDIR(kind) else stat.S_IFREG)
 
 
-def _attach(root: int, mount: int, target: str, identity: Identity, kind: int) -> None:
-    """Attaches ``mount`` at a path of the view; what is missing there is made."""
-    opened = _open_target(root, target, identity, kind)
+def _attach(root: int, attachment: Attachment, identity: Identity) -> None:
+    """Attaches a mount at its path of the view; what is missing there is made."""
+    opened = _open_target(root, attachment.target, identity, attachment.kind)
     try:
-        attach_mount(mount, opened)
+        attach_mount(attachment.mount, opened)
     finally:
         os.close(opened)
 

@@ -65,13 +65,17 @@ class Sockets:
         self._limits = Limits()
         self._scopes: dict[Address, trio.CancelScope] = {}
         self._nursery: trio.Nursery | None = None
+        self.is_over = False
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serves what is opened, until the mount is gone or this is cancelled; then all is closed."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             task_status.started()
-            await unmounted(self._mount)
+            try:
+                await unmounted(self._mount)
+            finally:
+                self.is_over = True
             nursery.cancel_scope.cancel()
 
     async def open(self, address: Address, service: Service, uid: int | None = None) -> None:
@@ -86,6 +90,9 @@ class Sockets:
         finally:
             with trio.CancelScope(shield=True):
                 await self._bridge.run(lambda core: core.subjects.sockets.unexpect(address))
+        if self.is_over:
+            listener.close()
+            raise OSError(errno.ENODEV, "the mount is gone")
         stream = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
         await self._nursery.start(self._serve, address, stream, partial(self._client, service, uid))
 

@@ -101,7 +101,9 @@ CROWDED: dict[str, tuple[Callable[[Home], Path], set[str]]] = {
     "archive": (lambda home: home.archive, {f"d{n}" for n in range(60)}),
     "nested archive": (lambda home: home.archive / "d0", {"crowded", *(f"n{n}" for n in range(60))}),
     "archived": (lambda home: home.archive / "d0/crowded", {f"s{n}" for n in range(200, 300)}),
-    "agent definitions": (lambda home: home.mount.path / "agent", {"ctx.sock", *(f"a{n}.d" for n in range(60))}),
+    "agent definitions": (
+        lambda home: home.mount.path / "agent", {"ctx.sock", "echo.sock", *(f"a{n}.d" for n in range(60))},
+    ),
     "model providers": (lambda home: home.mount.path / "model", {f"p{n}" for n in range(60)}),
     "model definitions": (lambda home: home.mount.path / "model/p0", {f"m{n}.d" for n in range(60)}),
     "shared": (lambda home: home.mount.path / "shared", {f"s{n}" for n in range(60)}),

@@ -48,7 +48,7 @@ def everything(fresh_home: Home) -> Home:
 
 DIRECTORIES = {
     "": ("drwxr-xr-x", ROOTS, {"status", "agent", "model", "home", "shared"}),
-    "agent": ("drwxr-xr-x", ROOTS, {"coder.d", "ctx.sock"}),
+    "agent": ("drwxr-xr-x", ROOTS, {"coder.d", "ctx.sock", "echo.sock"}),
     "agent/coder.d": (
         "drwxr-xr-x",
         ROOTS,

@@ -3,21 +3,24 @@
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
+
+from tests.people import Person
 
 TIMEOUT_S = 20.0
 
 
 class Client:
-    """One connection."""
+    """One connection, of ``person`` where that is given."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, person: Person | None = None) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.settimeout(TIMEOUT_S)
         try:
-            self.socket.connect(str(path))
+            with person.acting() if person else nullcontext():
+                self.socket.connect(str(path))
         except OSError:
             self.socket.close()
             raise
@@ -31,6 +34,15 @@ class Client:
         line = self._file.readline()
         assert line == b"" or line.endswith(b"\n")
         return json.loads(line or b"{}")  # type: ignore[no-any-return]
+
+    def frames(self, *last: str) -> list[dict[str, Any]]:
+        """The frames up to one of these types, or the end of the stream."""
+        found = []
+        while frame := self.frame():
+            found.append(frame)
+            if frame["type"] in last:
+                break
+        return found
 
     def ask(self, operation: str, *lines: bytes, **fields: Any) -> dict[str, Any]:
         """The answer to one request; ``lines`` follow it."""
@@ -48,9 +60,9 @@ def request(operation: str, **fields: Any) -> bytes:
 
 
 @contextmanager
-def connected(path: Path) -> Iterator[Client]:
+def connected(path: Path, person: Person | None = None) -> Iterator[Client]:
     """A client while the body runs."""
-    client = Client(path)
+    client = Client(path, person)
     try:
         yield client
     finally:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.mounting import RunningMount, running_mount
+from tests.socket.workshop import Workshop
 
 
 @pytest.fixture(scope="module")
@@ -17,3 +18,8 @@ def served(fuse_device: None) -> Iterator[RunningMount]:
 @pytest.fixture
 def ctx_sock(served: RunningMount) -> Path:
     return served.path / "agent/ctx.sock"
+
+
+@pytest.fixture(scope="module")
+def workshop(served: RunningMount) -> Workshop:
+    return Workshop(served)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxfs.agents.cwd import find_executable, resolve_cwd
+from ctxfs.agents.cwd import find_executable, is_on_host, resolve_cwd
 from tests.mounting import SCRATCH
 from tests.people import ALICE, ROOT, Person, outcome
 
@@ -50,7 +50,7 @@ def host() -> Iterator[Path]:
 def resolved(root: Path, cwd: str) -> str:
     """Which directory of the host the cwd is."""
     opened = os.open(root, os.O_PATH | os.O_DIRECTORY)
-    descriptor = resolve_cwd(opened, opened, cwd)
+    descriptor = resolve_cwd(opened, cwd, on_host=is_on_host(opened, cwd))
     return os.readlink(f"/proc/self/fd/{descriptor}")
 
 
@@ -147,7 +147,7 @@ def _until_both_seen(root: Path, cwd: str) -> set[str]:
         tries += 1
         opened = os.open(root, os.O_PATH | os.O_DIRECTORY)
         try:
-            descriptor = resolve_cwd(opened, opened, cwd)
+            descriptor = resolve_cwd(opened, cwd, on_host=is_on_host(opened, cwd))
         except OSError as error:
             assert error.errno is not None
             seen.add(errno.errorcode[error.errno])
