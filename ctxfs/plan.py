@@ -9,19 +9,15 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ctxfs import logs, stores
+from ctxfs.agents.settings import Settings
 from ctxfs.config import Schema
 
 
 class Plan(NamedTuple):
-    """Canonical paths, kernel options, where the runtime files are; ``log_file`` where it is detached.
+    """Canonical paths, kernel options, runtime files; ``log_file`` where it is detached; what agents get.
 
     ``marks``: those that the configuration defines (spec 2.3).
     """
-from ctxfs.agents.settings import Settings
-
-
-class Plan(NamedTuple):
-    """Canonical paths, kernel options, runtime files; ``log_file`` where it is detached; what agents get."""
 
     mountpoint: str
     store: Path
