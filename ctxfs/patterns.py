@@ -52,6 +52,7 @@ PATTERNS = (
             sockets.is_socket_name,
             sockets.find_socket,
             sockets.each_socket,
+            remove=sockets.unlink_socket,
             bind=sockets.bind_socket,
         )
         for directory in (Kind.AGENTS, Kind.MODEL_PROVIDER)

@@ -17,12 +17,13 @@ import pyfuse3
 from backend.sqlite import SqliteStore
 from ctxfs import daemon, fuse_thread
 from ctxfs.boundary import guard_operations
+from ctxfs.ctx_socket import reach, service
 from ctxfs.disk_health import DiskHealth
 from ctxfs.kernel_cache import KernelCache
 from ctxfs.loop import Loop
 from ctxfs.statistics import Statistics
 
-PLACES = ("publishing", "commit", "sync", "user database", "maintenance", "figures")
+PLACES = ("publishing", "commit", "sync", "user database", "maintenance", "figures", "socket", "bridge")
 FATAL = "loop"
 """The one place where a bug cannot but end the mount."""
 
@@ -57,6 +58,8 @@ if __name__ == "__main__":
     SqliteStore.sync = faulty("sync", SqliteStore.sync)  # type: ignore[method-assign]
     SqliteStore.maintain = faulty("maintenance", SqliteStore.maintain)  # type: ignore[method-assign]
     SqliteStore.status = faulty("figures", SqliteStore.status)  # type: ignore[method-assign]
+    service.status = faulty("socket", service.status)  # type: ignore[attr-defined]
+    reach.space_of = faulty("bridge", reach.space_of)
     Loop._step = faulty(FATAL, Loop._step)  # type: ignore[method-assign]
     pwd.getpwuid = faulty("user database", pwd.getpwuid)
     sys.exit(daemon.main())

@@ -18,6 +18,7 @@ from backend.errors import StoreFailed, StoreFull
 from backend.search.query import segmented
 
 FORMAT = 1
+RESERVE = 16 << 20
 _SUFFIXES = ("", "-journal")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 # A file that says it holds what it does not is as broken as one that is no database.
@@ -134,7 +135,14 @@ class SearchIndex:
         return None if row is None else Indexed(*row)
 
     def add(self, texts: Mapping[int, Sequence[Text]], indexed: Mapping[int, Indexed]) -> None:
-        """The texts of sessions, and what is then indexed of each, in one transaction."""
+        """The texts of sessions, and what is then indexed of each, in one transaction.
+
+        ``StoreFull`` while little is free on the disk: that is for the logs themselves.
+        """
+        with _reported():
+            disk = os.statvfs(self._path.parent)
+        if disk.f_bavail * disk.f_frsize < RESERVE:
+            raise StoreFull("the disk is almost full: nothing is searched until there is room for its index")
         with _reported(), _transaction(self._connection) as connection:
             [[number]] = connection.execute("SELECT coalesce(max(id), 0) FROM entry").fetchall()
             entries = [(session, *text) for session, found in texts.items() for text in found]

@@ -25,12 +25,11 @@ _ALONE = re.compile(
 
 def segmented(text: str) -> str:
     """Text as it is indexed: breaks around each character that is a word by itself."""
-    return text if text.isascii() else _ALONE.sub(f"{BREAK}\\1{BREAK}", storable(text))
-
-
-def storable(text: str) -> str:
-    """Text that SQLite takes: a lone surrogate of a foreign history becomes a question mark."""
-    return text.encode(errors="replace").decode()
+    text = text.replace("\0", BREAK)
+    if text.isascii():
+        return text
+    # SQLite takes no lone surrogate, which a foreign history may hold.
+    return _ALONE.sub(f"{BREAK}\\1{BREAK}", text.encode(errors="replace").decode())
 
 
 def expression(text: str) -> str:

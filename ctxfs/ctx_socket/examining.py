@@ -63,7 +63,7 @@ class Examinations:
             after = page[-1].id
         check = partial(check_owner, self._searches.ask, owner.id, f"{path}/index")
         await report.faults(await trio.to_thread.run_sync(check, limiter=self._threads))
-        drift = await self._searches.drift(owner)
+        drift = await self._searches.drift(owner, self._threads)
         await report.faults([Fault("search", f"{path}/{name}", reason) for name, reason in drift])
 
     async def _archive(self, report: "_Report", space: str) -> None:

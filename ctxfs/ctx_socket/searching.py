@@ -63,10 +63,13 @@ class Searches:
         async with self._turns[owner.id]:
             return await trio.to_thread.run_sync(self._found, owner.id, wanted, limit, limiter=self._threads)
 
-    async def drift(self, owner: Owner) -> list[tuple[str, str]]:
-        """What is wrong with the index of an owner: names of sessions, and what; such an index is dropped."""
+    async def drift(self, owner: Owner, threads: trio.CapacityLimiter) -> list[tuple[str, str]]:
+        """What is wrong with the index of an owner: names of sessions, and what; such an index is dropped.
+
+        That takes long, so it is done on the caller's ``threads``: searches of others need not wait for it.
+        """
         async with self._turns[owner.id]:
-            return await trio.to_thread.run_sync(self._verify, owner.id, limiter=self._threads)
+            return await trio.to_thread.run_sync(self._verify, owner.id, limiter=threads)
 
     def _found(self, owner: int, wanted: str, limit: int) -> list[Found]:
         """In a worker thread, as all below."""

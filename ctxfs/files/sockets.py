@@ -1,7 +1,8 @@
 """Sockets of the tree: ``agent/<name>.sock`` and ``model/<provider>/<model>.sock`` (spec 3.1).
 
 A socket is in the tree while the daemon has one bound there, and is never stored. Binding makes its row: the kernel
-sends MKNOD for a name that was announced with ``expect`` just before, and for no other (``EPERM``).
+sends MKNOD for a name that was announced with ``expect`` just before, and for no other (``EPERM``). The daemon removes
+it by unlink(2), announced likewise with ``release``: so the kernel forgets the name at once, and it can be bound again.
 FUSE thread only; ``ctxfs.sockets`` binds and serves them.
 """
 
@@ -15,7 +16,6 @@ from pyfuse3 import FUSEError
 
 from backend.errors import Missing
 from ctxfs.files.directories import Caller, Found
-from ctxfs.inodes import Kind, Node, inode_of
 
 if TYPE_CHECKING:
     from ctxfs.core import Core
@@ -60,6 +60,7 @@ class Sockets:
     def __init__(self) -> None:
         self._expected: dict[Address, int | None] = {}
         self._bound: dict[Address, Socket] = {}
+        self._released: set[Address] = set()
         self._by_id: dict[int, Socket] = {}
         self._last = 0
 
@@ -79,13 +80,18 @@ class Sockets:
         self._bound[address] = self._by_id[socket.id] = socket
         return socket
 
-    def remove(self, address: Address) -> bool:
-        """It is not bound any more; whether it was."""
-        socket = self._bound.pop(address, None)
-        if socket is None:
-            return False
-        del self._by_id[socket.id]
-        return True
+    def release(self, address: Address) -> bool:
+        """From now on it may be removed; whether it is there."""
+        if address in self._bound:
+            self._released.add(address)
+        return address in self._bound
+
+    def remove(self, address: Address) -> None:
+        """It is not there any more; ``EPERM`` unless it was released."""
+        if address not in self._released:
+            raise FUSEError(errno.EPERM)
+        self._released.discard(address)
+        del self._by_id[self._bound.pop(address).id]
 
     def find(self, address: Address) -> Socket | None:
         return self._bound.get(address)
@@ -124,19 +130,11 @@ def is_socket_name(name: str) -> bool:
     return name.endswith(SUFFIX)
 
 
-def remove_socket(core: "Core", address: Address) -> None:
-    """A socket was closed: its name leaves the tree."""
-    if not core.subjects.sockets.remove(address):
-        return
-    if address.provider is None:
-        directory = Node(Kind.AGENTS, 1)
-    else:
-        number = core.subjects.interned.known(("provider", None, address.provider))
-        if number is None:
-            return
-        directory = Node(Kind.MODEL_PROVIDER, number)
-    core.kernel.names_changed(directory, core.subjects.started_ns)
-    core.kernel.entry_changed(inode_of(directory), address.file)
+def unlink_socket(core: "Core", subject: "Nothing | ProviderSubject", name: str, caller: Caller) -> None:
+    """What the daemon's own unlink(2) does to the tree."""
+    if caller.uid != core.mounter:
+        raise FUSEError(errno.EPERM)
+    core.subjects.sockets.remove(_address(subject, name))
 
 
 def _address(subject: "Nothing | ProviderSubject", name: str) -> Address:

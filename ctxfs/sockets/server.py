@@ -20,7 +20,7 @@ from pyfuse3 import FUSEError
 from backend.errors import CtxError, InvalidValue
 from ctxfs import mounts
 from ctxfs.bridge import Bridge
-from ctxfs.files.sockets import Address, remove_socket
+from ctxfs.files.sockets import Address
 from ctxfs.sockets import binding, frames
 from ctxfs.sockets.connection import Connection, Peer, peer_of
 from ctxfs.statistics import Statistics
@@ -97,11 +97,13 @@ class Sockets:
         await self._nursery.start(self._serve, address, stream, partial(self._client, service, uid))
 
     async def close(self, address: Address) -> None:
-        """Ends a socket and its connections, and takes its name out of the tree; nothing if there is none."""
+        """Ends a socket and its connections, and takes its name out of the tree (``OSError``); nothing without one."""
         scope = self._scopes.pop(address, None)
         if scope is not None:
             scope.cancel()
-            await self._bridge.run(lambda core: remove_socket(core, address))
+        if await self._bridge.run(lambda core: core.subjects.sockets.release(address)):
+            path = os.path.join(self._mount.mountpoint, address.directory, address.file)
+            await trio.to_thread.run_sync(os.unlink, path)
 
     async def _serve(
         self,
@@ -169,7 +171,7 @@ class Sockets:
     def _failed(self, error: Exception) -> None:
         self._statistics.failed("socket", error)
         self._statistics.refused(errno.EIO)
-        log.error("internal error on a socket", exc_info=error)
+        log.error("internal error in a request on a socket", exc_info=error)
 
 
 def _single(error: Exception) -> Exception:

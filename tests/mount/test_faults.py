@@ -15,6 +15,7 @@ from tests.mount.acting import figures
 from tests.mount.scenery import append, put, said
 from tests.mounting import RunningMount, running_mount, wait_until
 from tests.people import ALICE, outcome
+from tests.socket.client import connected
 
 HASH = "session/index/by-hash"
 
@@ -173,7 +174,7 @@ UNANSWERED: dict[str, Callable[[Path], None]] = {
     "forget": forget_a_key,
     "publishing": lambda agent: append(agent / LOG, said("x")),
 }
-BESIDE = {"user database", "maintenance", "figures"}
+BESIDE = {"user database", "maintenance", "figures", "socket", "bridge"}
 # With default_permissions the kernel never asks for access; the others are no requests.
 NEVER_ASKED = {"access", "init", "stacktrace"}
 
@@ -242,6 +243,19 @@ def test_a_bug_in_the_figures_is_an_error_for_who_asked_and_the_mount_goes_on(
         figures(faulty)
     assert works(faulty, agent)
     assert figures(faulty)["sessions"] >= 2
+
+
+@pytest.mark.parametrize("name", ["socket", "bridge"])
+def test_a_bug_behind_a_socket_is_an_error_for_that_request_and_the_connection_goes_on(
+    faulty: RunningMount, agent: Path, name: str
+) -> None:
+    before = counted(faulty)
+    with connected(faulty.path / "agent/ctx.sock") as client:
+        with planted(faulty, name):
+            assert client.ask("status")["code"] == "EIO"
+        assert client.ask("status")["type"] == "status"
+    assert works(faulty, agent)
+    assert counted(faulty) > before
 
 
 def test_a_thread_that_dies_ends_the_daemon_loudly_and_leaves_no_mount(fuse_device: None) -> None:

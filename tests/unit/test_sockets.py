@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ctxfs.files.sockets import Address, remove_socket
+from ctxfs.files.sockets import Address
 from ctxfs.inodes import Kind, Node, inode_of
 from tests.unit.world import Caller, World
 
@@ -69,18 +69,22 @@ def test_a_models_is_in_its_providers_directory(world: World) -> None:
     assert world.outcome(bind(world, AGENTS, b"m1.sock")) == errno.EPERM
     world.does(bind(world, provider, b"m1.sock"))
     assert (list(world.names(provider)), world.names(AGENTS)) == (["m1.sock"], {})
-    remove_socket(world.core, address)
+    world.core.subjects.sockets.release(address)
+    world.does(world.operations.unlink(provider, b"m1.sock", MOUNTER))
     assert world.names(provider) == {}
 
 
-def test_closed_its_name_is_gone_and_its_number_never_comes_back(world: World) -> None:
+def test_only_what_is_released_can_be_removed_and_its_number_never_comes_back(world: World) -> None:
     address = expect(world, "a")
     first = world.does(bind(world, AGENTS, b"a.sock")).st_ino
-    remove_socket(world.core, address)
-    remove_socket(world.core, address)
+    assert world.outcome(world.operations.unlink(AGENTS, b"a.sock", MOUNTER)) == errno.EPERM
+    assert world.core.subjects.sockets.release(address)
+    assert world.outcome(world.operations.unlink(AGENTS, b"a.sock", MALLORY)) == errno.EPERM
+    assert world.outcome(world.operations.unlink(AGENTS, b"a.sock", MOUNTER)) == 0
+    assert not world.core.subjects.sockets.release(address)
+    assert world.outcome(world.operations.unlink(AGENTS, b"a.sock", MOUNTER)) == errno.ENOENT
     assert world.names(AGENTS) == {}
     assert world.outcome(world.operations.getattr(first, MOUNTER)) == errno.ESTALE
-    world.core.kernel.close()
-    assert world.told_names == [(AGENTS, b"a.sock")]
     expect(world, "a")
+    assert world.outcome(world.operations.unlink(AGENTS, b"a.sock", MOUNTER)) == errno.ENOENT
     assert world.does(bind(world, AGENTS, b"a.sock")).st_ino != first
