@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import errno
-import io
 import json
 import os
 import re
@@ -17,11 +16,9 @@ from hypothesis import strategies as st
 import mountctl.ctx_session_archive  # noqa: F401  (for the chroot, which cannot import it)
 from backend.names import cwd_key
 from mountctl import archiving, ctx_session_gc
-from mountctl.cli import run
-from mountctl.ctx import PROGRAM
 from mountctl.ctx_session_gc import matches
 from tests.commands.conftest import Agent
-from tests.commands.running import Ran
+from tests.commands.running import Ran, in_process
 from tests.mount.acting import write_once
 from tests.people import ALICE, BOB, Person, chroot_with
 
@@ -53,19 +50,6 @@ class Store:
         listed = sorted((self.live / "index/list").read_text().split())
         assert listed == sorted(set(os.listdir(self.live)) - {"index"})
         return listed, sorted(os.listdir(self.archived)) if self.archived.exists() else []
-
-
-def in_process(root: Path, *words: str) -> Ran:
-    """A command without a new interpreter; its modules are imported already, so it runs in a chroot as well."""
-    before = os.environ.get("CTX_ROOT", "")
-    os.environ["CTX_ROOT"] = str(root)
-    out, err = io.StringIO(), io.StringIO()
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = run("ctx", PROGRAM, ["agent", *words])
-    finally:
-        os.environ["CTX_ROOT"] = before
-    return Ran(code, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """``ctx agent session branch|compact`` and ``ctx agent tree`` on a real mount (spec 4.1, 4.2, 2.4, 2.8)."""
 
-import contextlib
 import dataclasses
-import io
 import json
 import os
 import re
@@ -14,12 +12,10 @@ from typing import Any
 import pytest
 
 import mountctl.ctx_session_branch  # noqa: F401  (for the chroot, which cannot import it)
-from mountctl.cli import run
-from mountctl.ctx import PROGRAM
 from mountctl.ctx_agent_tree import tree
 from mountctl.sessions import SessionRow
 from tests.commands.conftest import Agent
-from tests.commands.running import ctx
+from tests.commands.running import ctx, in_process
 from tests.mounting import PROJECT
 from tests.people import ALICE, chroot_with
 
@@ -295,16 +291,7 @@ def test_a_chroot_will_do(agent: Agent, tmp_path: Path) -> None:
     ALICE.does((sessions / "s").mkdir)
     with chroot_with(agent.mount.path, tmp_path / "root") as root:
         alice = dataclasses.replace(ALICE, root=root)
-        branched = alice.does(in_process, "session", "branch", agent.name, "-s", "s", "--name", "b")
-        shown = alice.does(in_process, "tree", agent.name)
-    assert branched == (0, f"/ctx/home/{ALICE.uid}/agent/{agent.name}/session/b\n")
+        branched = alice.does(in_process, Path("/ctx"), "session", "branch", agent.name, "-s", "s", "--name", "b")
+        shown = alice.does(in_process, Path("/ctx"), "tree", agent.name)
+    assert branched == (0, f"/ctx/home/{ALICE.uid}/agent/{agent.name}/session/b\n", "")
     assert (shown[0], shown[1].splitlines()[1][:4]) == (0, "└─ b")
-
-
-def in_process(*words: str) -> tuple[int, str]:
-    """A command without a new interpreter, as there is none in the chroot; its modules are imported already."""
-    os.environ.pop("CTX_ROOT", None)
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-        code = run("ctx", PROGRAM, ["agent", *words])
-    return code, out.getvalue()

@@ -1,9 +1,7 @@
 """``ctx agent log`` on a real mount: every entry, one a line, and those to come (spec 4.1, 1.7, 1.10)."""
 
-import io
 import json
 import os
-import pty
 import select
 import signal
 import subprocess
@@ -16,6 +14,7 @@ import pytest
 
 from mountctl.ctx_agent_log import _line
 from tests.commands.conftest import Agent
+from tests.commands.terminal import on_terminal
 from tests.mount.acting import write_once
 from tests.mounting import PROJECT, running_mount
 
@@ -61,26 +60,10 @@ def test_a_time_that_no_calendar_has_is_no_fault(time: int) -> None:
 def test_on_a_terminal_lines_are_cut_to_its_width_and_cuts_stand_out(agent: Agent) -> None:
     filled(agent)
     agent.say("s", "user", "x" * 500)
-    shown = on_terminal(agent, "agent", "log", agent.name)
-    plain = on_terminal(agent, "agent", "log", agent.name, NO_COLOR="1")
+    shown = on_terminal(agent, "agent", "log", agent.name, size=(50, 80))
+    plain = on_terminal(agent, "agent", "log", agent.name, size=(50, 80), NO_COLOR="1")
     assert "\x1b[1m     3" in shown and "\x1b" not in plain
     assert {len(line) <= 80 for line in plain.splitlines()} == {True}
-
-
-def on_terminal(agent: Agent, *words: str, **environment: str) -> str:
-    master, slave = pty.openpty()
-    full = {**agent.mount.environment, "TERM": "xterm", "COLUMNS": "80", "LINES": "50", "PAGER": "cat", **environment}
-    command = [sys.executable, "-m", "mountctl.ctx", *words]
-    subprocess.run(command, stdin=slave, stdout=slave, stderr=slave, env=full, cwd=PROJECT, check=True, timeout=WAIT_S)
-    os.close(slave)
-    shown = b""
-    with io.FileIO(master, "rb") as screen:
-        try:
-            while chunk := screen.read(65536):
-                shown += chunk
-        except OSError:
-            pass
-    return shown.decode()
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ import pytest
 
 from backend.names import cwd_key
 from mountctl import archiving
-from mountctl.cli import run
-from mountctl.ctx import PROGRAM
+from tests.commands.running import in_process
 from tests.contract.harness import Harness, cd, raws, say
 from tests.crash import dying_daemon
 from tests.mount.acting import message, write_once
@@ -71,11 +70,7 @@ def contents(session: Path) -> dict[str, bytes]:
 
 def gc(scene: Scene, *options: str) -> int:
     """``ctx agent session gc`` of all that may go, but for ``other``, in this process."""
-    os.environ["CTX_ROOT"] = str(scene.mount.path)
-    try:
-        return run("ctx", PROGRAM, ["agent", "session", "gc", "coder", "--yes", "--keep", "other", *options])
-    finally:
-        del os.environ["CTX_ROOT"]
+    return in_process(scene.mount.path, "session", "gc", "coder", "--yes", "--keep", "other", *options).code
 
 
 def store_with_a_session(kind: str, directory: Path) -> Harness:
