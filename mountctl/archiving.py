@@ -149,8 +149,8 @@ def _explained(what: str, target: str = "") -> Iterator[None]:
                 raise Changed(f"session became active or changed meanwhile, it stays: {what}", UNAVAILABLE) from None
             case errno.EEXIST:
                 raise Failure(f"session archive already exists: {target}", UNAVAILABLE) from None
-            case errno.EXDEV | errno.EPERM:
+            case errno.EXDEV:
                 raise Failure(f"session archive is on another filesystem: {target}", UNAVAILABLE) from None
-            case errno.EACCES:
+            case errno.EACCES | errno.EPERM:
                 raise Failure(f"{what}: {error.strerror}", DENIED) from None
         raise Failure(f"{what}: {error.strerror}", UNAVAILABLE) from None

@@ -19,6 +19,7 @@ from backend.store import Append, Appended, FileStore, Line, Session, Stream
 from ctxfs.files.handles import Opening, Writer
 from ctxfs.inodes import Kind, Node
 from ctxfs.loop import Future
+from ctxfs.privacy import check_creator
 
 if TYPE_CHECKING:
     from ctxfs.core import Core
@@ -49,6 +50,12 @@ def append_lines(
     return core.commits.append(Append(session.id, lines, expected_n))
 
 
+def check_cuts(core: "Core", session: Session, lines: list[Line], uid: int) -> None:
+    """A cut compacts, which is for the session's creator and uid 0 (spec 1.8)."""
+    if lines and lines[0].stream == "events" and any(line.kind == "cut" for line in lines):
+        check_creator(core.subjects.session(session.id).access, uid)
+
+
 class LogWriter(Writer):
     """A handle on a log file that is open for writing."""
 
@@ -76,6 +83,7 @@ class LogWriter(Writer):
                 else:
                     lines = await self._finished(data)
                 if lines:
+                    check_cuts(self.core, session, lines, self.uid)
                     await append_lines(self.core, session, lines)
                     self.stored()
                 self._next = offset + len(data)
@@ -132,7 +140,7 @@ class LogWriter(Writer):
         self._replacement, self._next = None, replacement.position
         self._flushing = self.core.commits.signal()
         try:
-            await append_content(self.core, self._session, self._stream, replacement.tail)
+            await append_content(self.core, self._session, self._stream, self.uid, replacement.tail)
             self.stored()
         except Exception:
             self._replacement = replacement
@@ -226,11 +234,12 @@ def parse_lines(stream: Stream, data: bytes, scope: str) -> list[Line]:
     return [parse_line(stream, raw, scope=scope) for raw in data[:-1].split(b"\n")] if data else []
 
 
-async def append_content(core: "Core", number: int, stream: Stream, tail: Callable[[Session], bytes]) -> None:
-    """Appends what ``tail`` says goes beyond the log's end, all of it or nothing."""
+async def append_content(core: "Core", number: int, stream: Stream, uid: int, tail: Callable[[Session], bytes]) -> None:
+    """Appends what ``tail`` says goes beyond the log's end, all of it or nothing; ``uid`` wrote it."""
     session = writable_session(core, number)
     rest = tail(session)
     lines = await parse_in_turns(core, stream, rest, session.scope)
+    check_cuts(core, session, lines, uid)
     await append_beyond(core, number, lambda now: _without(lines, len(rest) - len(tail(now))))
 
 
@@ -257,8 +266,8 @@ async def append_beyond(core: "Core", number: int, lines_of: Callable[[Session],
         return
 
 
-async def replace_log(core: "Core", node: Node, content: bytes, _uid: int) -> None:
+async def replace_log(core: "Core", node: Node, content: bytes, uid: int) -> None:
     """A temporary renamed onto a log file (spec 1.4, Replacing); on disk when it returns."""
     stream = STREAMS[node.kind]
-    await append_content(core, node.id, stream, lambda session: remainder(core.store, session, stream, content))
+    await append_content(core, node.id, stream, uid, lambda session: remainder(core.store, session, stream, content))
     await core.commits.sync()

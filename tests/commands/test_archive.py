@@ -429,6 +429,8 @@ def test_in_a_shared_space_only_ones_own_sessions_are_collected(agent: Agent) ->
     alice.does((space / "agent/coder").mkdir)
     for person, name in ((alice, "first"), (alice, "hers"), (bob, "his")):
         person.does((space / "agent/coder/session" / name).mkdir)
+    ran = bob.does(in_process, agent.mount.path, "session", "archive", "coder", "hers", "--space", agent.name)
+    assert ran == (13, "", "ctx: hers: Operation not permitted\n")
     words = ("session", "gc", "coder", "--space", agent.name, "--yes")
     assert bob.does(in_process, agent.mount.path, *words) == (0, "archived his\n", "")
     assert alice.does(in_process, agent.mount.path, *words) == (0, "archived hers\n", "")

@@ -2,11 +2,12 @@
 
 import itertools
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.mount.scenery import append, described, listing, put, said
+from tests.mount.scenery import append, described, event, listing, put, said
 from tests.mounting import RunningMount
 from tests.people import ROOT, Person, outcome
 
@@ -126,6 +127,31 @@ def test_only_creator_and_root_archive_delete_or_compact(session: Path, space: P
     assert described(archive / "one/messages.jsonl") == ("-r--r-----", (ANN.uid, TEAM))
     assert described(archive) == ("drwxrws---", (BEN.uid, TEAM))
     assert BEN.does((archive / "one/state").read_bytes) == b"idle\n"
+
+
+def test_a_cut_in_the_log_is_a_compaction_however_it_is_written(session: Path) -> None:
+    events = session / "events.jsonl"
+    cut = event("cut", before=0, summary=[], reason="r")
+    delta = event("delta", run="r", text="x")
+
+    def by_a_temporary() -> None:
+        (session / "tmp").write_bytes(events.read_bytes() + delta + cut)
+        (session / "tmp").rename(events)
+
+    def in_place() -> None:
+        content = events.read_bytes() + cut
+        with events.open("r+b", buffering=0) as file:
+            file.truncate(0)
+            file.write(content)
+            os.fsync(file.fileno())
+
+    ways: list[Callable[[], object]] = [lambda: append(events, delta + cut), by_a_temporary, in_place]
+    for way in ways:
+        assert BEN.outcome(way) == "EPERM"
+        assert events.read_bytes() == b""
+    for way in ways:
+        assert ANN.outcome(way) == "ok"
+    assert events.read_bytes() == (delta + cut) * 2 + cut
 
 
 def test_root_deletes_anybodys_session(session: Path) -> None:
