@@ -48,12 +48,11 @@ class Restoring(_Intent, frozen=True, tag="rollback"):
 
 
 class Adopting(_Intent, frozen=True, tag="init"):
-    """A workspace that moves to the back end, the directory that it becomes, and the one that it was."""
+    """A workspace that moves to the back end, and the directory that it was."""
 
     path: str
     backend: str
     data_root: str | None
-    new: Identity
     old: Identity
 
 

@@ -183,6 +183,7 @@ class Workspace:
                 with self._announced(None):
                     self.snapshots.release(lambda new: self.journal.begin(Releasing(new)))
             self.watch.close()
+            self.snapshots.clear(None)
             self.snapshots.destroy()
 
     def require_current(self) -> None:
@@ -215,8 +216,8 @@ class Workspace:
         self.catalogue.backend = choice.stored_backend
         self.catalogue.data_root = None if choice.data_root is None else str(choice.data_root)
 
-        def announce(old: Identity, new: Identity) -> None:
-            self.journal.begin(Adopting(self.path, choice.stored_backend, self.catalogue.data_root, new=new, old=old))
+        def announce(old: Identity) -> None:
+            self.journal.begin(Adopting(self.path, choice.stored_backend, self.catalogue.data_root, old))
 
         self.snapshots.move_in(announce)
         self.note_directory()

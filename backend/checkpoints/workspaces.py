@@ -193,6 +193,7 @@ class Workspaces:
     def _forget(self, ws_id: str) -> None:
         self._registry.remove(ws_id)
         self._by_id.pop(ws_id, None)
+        (self._directory.index(ws_id) / "index.json").unlink(missing_ok=True)  # first: without it the rest is swept
         shutil.rmtree(self._directory.index(ws_id))
         sync_directory(self._directory.indexes)
 

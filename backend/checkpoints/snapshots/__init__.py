@@ -30,11 +30,10 @@ class Snapshots(Protocol):
     def ids(self) -> set[str]:
         """The snapshots on disk."""
 
-    def move_in(self, announce: Callable[[Identity, Identity], None]) -> None:
+    def move_in(self, announce: Callable[[Identity], None]) -> None:
         """Makes the directory at the path the live tree.
 
-        ``announce`` is told which directory it was and which it will be, before it is, if it becomes another one. The
-        one that it was is left for ``clear``.
+        If it has to become another directory, ``announce`` is told first which one it was; that is left for ``clear``.
         """
 
     def has_moved_in(self) -> bool:

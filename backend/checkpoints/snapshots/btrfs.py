@@ -128,22 +128,23 @@ class BtrfsSnapshots:
             os.rename(self._beside.name, self._path.name, src_dir_fd=parent, dst_dir_fd=parent)
             os.fsync(parent)
 
-    def move_in(self, announce: Callable[[Identity, Identity], None]) -> None:
+    def move_in(self, announce: Callable[[Identity], None]) -> None:
         """Copies the directory into a subvolume and puts a symlink in its place, unless it changes meanwhile."""
         if self.has_moved_in():
             return
         _make_root(self._data_root)
         make_private(self._bucket)
         with opened(self._path.parent) as parent, opened(self._data_root) as root, opened(self._path) as original:
-            before, old = _stamps(original), identity_of(original)
-            new = self._fill_staged(root, original)
+            old = identity_of(original)
+            announce(old)
+            before = _stamps(original)
+            self._fill_staged(root, original)
             self._beside.make_symlink(parent, self.root)
-            announce(old, new)
             self._swap_live(root)
             self._beside.swap(parent, lambda parent: self._is_moved(parent, old, original, before))
             self._give_link(parent, original)
 
-    def _fill_staged(self, root: int, source: int) -> Identity:
+    def _fill_staged(self, root: int, source: int) -> None:
         self._destroy_staged()
         btrfs.create_subvolume(root, self._staged)
         with opened_in(root, self._staged) as staged:
@@ -151,7 +152,6 @@ class BtrfsSnapshots:
             TreeCopy(source, staged, transfer_data).run()
             copy_attributes(source, staged, os.fstat(source))
             sync_file_system(staged)
-            return _subvolume_identity(staged)
 
     def _is_moved(self, parent: int, old: Identity, original: int, before: dict[str, Stamp]) -> bool:
         """Whether the symlink took the place of what was copied, and that has not changed since."""

@@ -54,7 +54,7 @@ class TreeSnapshots:
         """Where the live tree is."""
         return self._path
 
-    def move_in(self, announce: Callable[[Identity, Identity], None]) -> None:
+    def move_in(self, announce: Callable[[Identity], None]) -> None:
         """The directory stays where it is."""
         make_private(self._bucket)
 
