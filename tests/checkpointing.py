@@ -187,8 +187,8 @@ def checkpoint_daemon(kind: Kind, *arguments: str, size: int | None = None) -> I
 
 @contextlib.contextmanager
 def scratch() -> Iterator[Path]:
-    """A directory that other users can reach, removed with what is in it."""
-    base = Path(tempfile.mkdtemp(prefix="ctxfs-test-", dir=SCRATCH))
+    """A directory that other users can reach, removed with what is in it; in memory, where nothing waits for a disk."""
+    base = Path(tempfile.mkdtemp(prefix="ctxfs-test-", dir=_memory() or SCRATCH))
     base.chmod(0o755)
     try:
         yield base
@@ -205,7 +205,7 @@ def disk(kind: Kind, base: Path, size: int | None = None) -> Iterator[Path]:
         pytest.skip(f"needs {maker[0]}")
     mounted = base / "disk"
     mounted.mkdir()
-    with tempfile.NamedTemporaryFile(prefix="ctxfs-test-", dir=_memory() or base) as image:
+    with tempfile.NamedTemporaryFile(dir=base) as image:
         image.truncate(size or _SIZES[kind])
         subprocess.run([*maker, image.name], check=True, stdout=subprocess.DEVNULL)
         subprocess.run(["mount", "-o", "loop", image.name, mounted], check=True)
@@ -215,7 +215,7 @@ def disk(kind: Kind, base: Path, size: int | None = None) -> Iterator[Path]:
 
 
 def _memory() -> Path | None:
-    """Where a disk is memory, and waits for nothing, if there is enough of it."""
+    """A directory of which files are memory, if there is enough of it."""
     place = Path("/dev/shm")
     return place if place.is_dir() and shutil.disk_usage(place).free > 2048 * MIB else None
 

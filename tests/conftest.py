@@ -20,6 +20,7 @@ settings.load_profile("untimed")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "limit(seconds): how long the test may take before its mounts are aborted")
+    config.addinivalue_line("markers", "longer: takes minutes; run with `-m longer`")
     config.addinivalue_line("markers", "store(format): the format of the store that `mount` mounts")
 
 
