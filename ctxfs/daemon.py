@@ -204,6 +204,9 @@ class Daemon:
             except OSError as error:
                 log.warning("no socket %s: %s", ctx_socket.ADDRESS.file, error.strerror)
             task_status.started()
+            # What runs holds the mount, too.
+            await sockets.over.wait()
+            nursery.cancel_scope.cancel()
 
     async def _watch_fuse(self) -> None:
         await trio.to_thread.run_sync(self.fuse.wait_finished, abandon_on_cancel=True)

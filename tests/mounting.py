@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FrameType
 
 from ctxfs import mounts, probe
+from ctxfs.agents.settings import Settings
 from ctxfs.plan import Plan, daemon_command
 from ctxfs.runtime import DaemonState, RuntimeFiles
 from ctxfs.stores import Format
@@ -37,6 +38,7 @@ class RunningMount:
     """A daemon that serves ``path`` from ``store``; the same object can be killed and started again."""
 
     def __init__(self, base: Path, form: Format, options: frozenset[str], module: str = DAEMON) -> None:
+        self.agents = Settings()
         self.base = base
         self.module = module
         self.path = base / "ctx"
@@ -75,7 +77,7 @@ class RunningMount:
     def start(self) -> None:
         """Returns when the mount answers."""
         read_end, write_end = os.pipe()
-        plan = Plan(str(self.path), self.store, self.format, self.options, self.base / "run")
+        plan = Plan(str(self.path), self.store, self.format, self.options, self.base / "run", agents=self.agents)
         with self.log.open("ab") as log, os.fdopen(read_end, "rb") as ready:
             interpreter, option, _, *arguments = daemon_command(plan, write_end)
             self.process = subprocess.Popen(
@@ -156,6 +158,7 @@ def running_mount(
     allow: Sequence[str] = (),
     module: str = DAEMON,
     below: Path = SCRATCH,
+    agents: Settings = Settings(),  # noqa: B008
 ) -> Iterator[RunningMount]:
     """A fresh store, mounted; what must hold at its end is claimed at its end.
 
@@ -165,6 +168,7 @@ def running_mount(
     base.chmod(0o755)
     mount = RunningMount(base, form, options, module)
     mount.allowed.extend(allow)
+    mount.agents = agents
     try:
         mount.start()
         yield mount

@@ -73,7 +73,7 @@ class Keeper:
         try:
             await self._sockets.open(address, self._service_of(address), uid)
         except OSError as error:
-            if self._sockets.is_over or address not in await self._bridge.run(wanted_sockets):
+            if self._sockets.over.is_set() or address not in await self._bridge.run(wanted_sockets):
                 return
             log.warning("no socket %s/%s: %s", address.directory, address.file, error.strerror)
         else:

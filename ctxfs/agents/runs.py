@@ -173,9 +173,13 @@ class Runs:
             if recorded is None:
                 return None
             run = self._live.get(ask.key)
-            if run is not None and run.id == recorded.run:
+            live = run is not None and run.id == recorded.run
+            if run is not None and live and recorded.done is None:
                 return Answer(recorded.start, run)
             if recorded.done is not None:
+                if run is not None and live:
+                    # It is recorded, and not known to be on disk.
+                    await run.over.wait()
                 return Answer(recorded.done)
             # A run that ended just now has its done by the second look.
             answer = Answer(recorded.start)

@@ -11,7 +11,7 @@ import resource
 import select
 import subprocess
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 
 import trio
@@ -65,7 +65,7 @@ class Sockets:
         self._limits = Limits()
         self._scopes: dict[Address, trio.CancelScope] = {}
         self._nursery: trio.Nursery | None = None
-        self.is_over = False
+        self.over = trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serves what is opened, until the mount is gone or this is cancelled; then all is closed."""
@@ -75,7 +75,7 @@ class Sockets:
             try:
                 await unmounted(self._mount)
             finally:
-                self.is_over = True
+                self.over.set()
             nursery.cancel_scope.cancel()
 
     async def open(self, address: Address, service: Service, uid: int | None = None) -> None:
@@ -90,7 +90,7 @@ class Sockets:
         finally:
             with trio.CancelScope(shield=True):
                 await self._bridge.run(lambda core: core.subjects.sockets.unexpect(address))
-        if self.is_over:
+        if self.over.is_set():
             listener.close()
             raise OSError(errno.ENODEV, "the mount is gone")
         stream = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
@@ -175,10 +175,18 @@ class Sockets:
 
 
 def _single(error: Exception) -> Exception:
-    """What alone went wrong in a service's nurseries."""
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
+    """What went wrong in a service's nurseries, where that is one thing: that the client is gone is told many times."""
+    errors = list(_each(error))
+    others = [each for each in errors if not isinstance(each, _GONE)]
+    return error if len(others) > 1 else (others or errors)[0]
+
+
+def _each(error: Exception) -> Iterator[Exception]:
+    if isinstance(error, ExceptionGroup):
+        for inner in error.exceptions:
+            yield from _each(inner)
+    else:
+        yield error
 
 
 async def unmounted(mount: mounts.Mount) -> None:

@@ -31,9 +31,13 @@ class Client:
 
     def frame(self) -> dict[str, Any]:
         """The next frame; an empty one at the end of the stream."""
+        return json.loads(self.line() or b"{}")  # type: ignore[no-any-return]
+
+    def line(self) -> bytes:
+        """The next frame as it came, with its newline."""
         line = self._file.readline()
         assert line == b"" or line.endswith(b"\n")
-        return json.loads(line or b"{}")  # type: ignore[no-any-return]
+        return line
 
     def frames(self, *last: str) -> list[dict[str, Any]]:
         """The frames up to one of these types, or the end of the stream."""
