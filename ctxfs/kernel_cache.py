@@ -8,6 +8,7 @@ sends them (design, FUSE facts).
 import errno
 import logging
 import threading
+from collections.abc import Callable
 from queue import SimpleQueue
 
 import pyfuse3
@@ -70,7 +71,7 @@ class KernelCache:
         self._contexts: set[int] = set()
         self._aliases: dict[int, set[int]] = {}
         self._watchers: dict[int, set[Watcher]] = {}
-        self._entries: SimpleQueue[tuple[int, bytes] | None] = SimpleQueue()
+        self._entries: SimpleQueue[tuple[int, bytes] | Callable[[], None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._send_entries, name="ctxfs-notify", daemon=True)
         self._thread.start()
 
@@ -98,6 +99,10 @@ class KernelCache:
         """A name leads elsewhere or nowhere now; sent from the notify thread."""
         self.changes += 1
         self._entries.put((parent, name.encode()))
+
+    def when_told(self, call: Callable[[], None]) -> None:
+        """``call`` is called on the notify thread once every name that changed until now was taken from the kernel."""
+        self._entries.put(call)
 
     def alias(self, inode: int, target: int) -> None:
         """``inode`` (once a temporary) shows what ``target`` shows until the kernel forgets it (spec 1.4)."""
@@ -211,6 +216,9 @@ class KernelCache:
 
     def _send_entries(self) -> None:
         while (entry := self._entries.get()) is not None:
+            if callable(entry):
+                entry()
+                continue
             try:
                 pyfuse3.invalidate_entry(*entry)
             except OSError as error:

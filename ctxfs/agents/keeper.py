@@ -56,9 +56,21 @@ class Keeper:
         wanted, waiting = await self._bridge.run(_wanted)
         try:
             await self._reconcile(wanted)
+            await self._names_told()
         finally:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
                 await self._bridge.run(lambda core: core.definitions.done(waiting))
+
+    async def _names_told(self) -> None:
+        """Returns when no name of a socket that was closed leads anywhere, so that a new one is found by it."""
+        told, token = trio.Event(), trio.lowlevel.current_trio_token()
+
+        def tell() -> None:
+            with suppress(trio.RunFinishedError):
+                token.run_sync_soon(told.set)
+
+        await self._bridge.run(lambda core: core.kernel.when_told(tell))
+        await told.wait()
 
     async def _reconcile(self, wanted: dict[Address, int | None]) -> None:
         for address, uid in list(self._open.items()):

@@ -124,12 +124,12 @@ def changed_at(core: "Core", subject: DefinitionSubject, file: str) -> int:
 
 
 def value(kind: Kind) -> Value:
-    """The rule of one file of a definition."""
+    """The rule of one file of a definition; a newline alone takes its value back."""
 
     async def put(core: "Core", number: int, content: bytes, uid: int) -> None:
         check_admin(core.mounter, uid)
         text = _decoded(content)
-        if not _CHECKS[kind](text):
+        if text and not _CHECKS[kind](text):
             raise InvalidValue(f"{FILES[kind]}: {_WANTED[kind]}")
         core.store.set_definition_value(number, FILES[kind], f"{text}\n".encode() if text else b"")
         core.kernel.attributes_changed(inode_of(Node(kind, number)))

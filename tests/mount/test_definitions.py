@@ -56,6 +56,15 @@ def test_a_value_is_shown_as_it_was_written_and_a_later_one_replaces_it(definiti
         assert (definition / name).read_text() == text
 
 
+@pytest.mark.parametrize("name", ["owner", "exec", "root", "cwd", "mount", "model", "meta.json"])
+def test_a_newline_alone_takes_a_value_back(definition: Path, name: str) -> None:
+    text = next(text for file, text in ACCEPTED if file == name)
+    for written, shown in ((text, text), ("\n", "")):
+        with opened(definition / name, os.O_WRONLY | os.O_TRUNC) as descriptor:
+            os.write(descriptor, written.encode())
+        assert (definition / name).read_text() == shown
+
+
 @pytest.mark.parametrize(("name", "text"), REFUSED)
 def test_what_is_no_such_value_is_refused_and_changes_nothing(definition: Path, name: str, text: str) -> None:
     before = (definition / name).read_bytes()

@@ -201,7 +201,7 @@ def test_a_temp_run_ends_with_its_client(workshop: Workshop) -> None:
 
 def test_a_client_that_does_not_read_is_waited_for(workshop: Workshop) -> None:
     """Back-pressure: the agent blocks, nothing is lost, and the daemon holds about a mebibyte."""
-    line = json.dumps({"type": "delta", "text": "x" * 1000})
+    line = json.dumps({"type": "reasoning_delta", "text": "x" * 1000})
     bot = workshop.bot(
         f"n=0\nwhile [ $n -lt 4000 ]; do echo '{line}'; n=$((n+1)); echo $n > /tmp/printed-$CTX_AGENT; done\nexit 1\n"
     )
@@ -215,7 +215,7 @@ def test_a_client_that_does_not_read_is_waited_for(workshop: Workshop) -> None:
             time.sleep(0.3)
         assert seen < 3000
         frames = to_the_end(client)
-    assert types(frames).count("delta") == 4000
+    assert types(frames).count("reasoning_delta") == 4000
     assert frames[-1]["status"] == "error"
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -162,15 +161,19 @@ def test_in_a_connection_a_temp_session_is_resumed(workshop: Workshop) -> None:
         assert types(resumed(client, scope="temp")) == ["message", "start", "state", "message", "done", "state", "end"]
 
 
-def test_foreign_history_is_served_as_it_is(fuse_device: None, tmp_path: Path) -> None:
+def test_foreign_history_is_served_as_it_is(fuse_device: None) -> None:
     with running_mount("jsonl") as mount:
         bot = Workshop(mount).bot()
         bot.send(id="c1")
         assert mount.stop() == 0
-        [log] = mount.store.rglob("default/messages.jsonl")
-        with log.open("ab") as file:
-            file.write(b"not JSON\n")
+        foreign = mount.store / f"home/1001/agent/{bot.name}/session/foreign"
+        foreign.mkdir()
+        (foreign / "messages.jsonl").write_text('{"role":"user","content":"x"}\nnot JSON\n')
+        (foreign / "events.jsonl").write_text('{"type":"odd"}\n')
         mount.start()
         with bot.talk() as client:
-            frames = resumed(client)
-        assert {"text": "not JSON", "type": "malformed"} in frames
+            assert resumed(client, session="foreign") == [
+                {"role": "user", "content": "x", "type": "message"},
+                {"type": "odd"},
+                {"n": 2, "type": "end"},
+            ]

@@ -114,7 +114,7 @@ def test_an_agent_of_one_user_is_that_users_and_roots(workshop: Workshop) -> Non
     assert types(bot.send()) == types(bot.send(person=ROOT)) == ["start", "message", "done"]
     with pytest.raises(PermissionError), connected(bot.path, BOB):
         pass
-    bot.define(owner="")
+    bot.define(owner="\n")
     assert types(bot.send(person=BOB)) == ["start", "message", "done"]
 
 
