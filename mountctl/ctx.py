@@ -29,6 +29,8 @@ PROGRAM = Group(
                         "select": Command("mountctl.ctx_session_select", "make a session the current one"),
                         "branch": Command("mountctl.ctx_session_branch", "make a session that goes on from an entry"),
                         "compact": Command("mountctl.ctx_session_compact", "let a summary stand for what was said"),
+                        "checkpoint": Command("mountctl.ctx_session_checkpoint", "take a snapshot of its files"),
+                        "rewind": Command("mountctl.ctx_session_rewind", "go on from an earlier entry, files too"),
                         "archive": Command("mountctl.ctx_session_archive", "put a session aside, read-only"),
                         "gc": Command("mountctl.ctx_session_gc", "archive or delete sessions that are left over"),
                         "import": Command("mountctl.ctx_agent_import", "import transcripts of other programs"),

@@ -65,6 +65,13 @@ def owner(agent: str, shared: str | None) -> str:
     return f"{space(shared)}/model/{'/'.join(parts)}.d"
 
 
+def definition(agent: str) -> str:
+    """Where an admin defined an agent or model, if one did."""
+    kind, _, name = agent.rpartition(":")
+    parts = [_plain(part) for part in name.split("/")]
+    return f"{root()}/{kind or 'agent'}/{'/'.join(parts)}.d"
+
+
 def spaces() -> list[str]:
     """The names of the shared spaces, in no order."""
     return _listed(f"{root()}/shared")

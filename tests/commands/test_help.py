@@ -63,6 +63,8 @@ def test_a_group_lists_its_commands() -> None:
         "select",
         "branch",
         "compact",
+        "checkpoint",
+        "rewind",
         "archive",
         "gc",
         "import",

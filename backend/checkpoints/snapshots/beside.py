@@ -49,6 +49,23 @@ class Beside:
                 raise InternalError(f"something is in the way: {self._path.parent / self.name}") from error
             raise
 
+    def require_swaps(self, parent: int) -> None:
+        """``InvalidPath`` where a rollback could not swap directories: better now than when it is needed."""
+        other = f"{self.name}.swap"
+        try:
+            os.mkdir(other, 0o700, dir_fd=parent)
+            try:
+                self.make_directory(parent)
+                rename(parent, os.fsencode(self.name), parent, os.fsencode(other), RENAME_EXCHANGE)
+            finally:
+                for name in (other, self.name):
+                    with suppress(FileNotFoundError):
+                        os.rmdir(name, dir_fd=parent)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise InvalidPath(f"nothing can be put in place of {self._path}: {error.strerror}") from error
+
     def swap(self, parent: int, is_right: Callable[[int], bool]) -> None:
         """Swaps it with the workspace, or moves it there if that is gone.
 
@@ -81,8 +98,9 @@ class Beside:
                     os.fchmod(staged, 0o700)
                     os.fchown(staged, 0, 0)
                     remove_below(staged)
-            with suppress(OSError):
-                os.rmdir(self.name, dir_fd=parent)
+            for name in (self.name, f"{self.name}.swap"):
+                with suppress(OSError):
+                    os.rmdir(name, dir_fd=parent)
 
 
 def exists_in(directory: int, name: str) -> bool:

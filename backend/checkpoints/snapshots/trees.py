@@ -57,6 +57,8 @@ class TreeSnapshots:
     def move_in(self, announce: Callable[[Identity], None]) -> None:
         """The directory stays where it is."""
         make_private(self._bucket)
+        with opened(self._path.parent) as parent:
+            self._beside.require_swaps(parent)
 
     def has_moved_in(self) -> bool:
         return True
