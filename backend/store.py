@@ -16,7 +16,8 @@ A mutating call changes the log and everything derived from it in one transactio
 and has changed nothing. A full disk is ``StoreFull``, a failing one ``StoreFailed``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -444,4 +445,21 @@ class Store(SessionStore, FileStore, Protocol):
         ``SessionNotFoundError``, ``SessionAlreadyExistsError``; ``SessionError`` for ``at`` beyond its end.
         It has no place.
         """
+        ...
+
+
+class DiskStore(Store, Protocol):
+    """A store in a directory, which can be copied while it is open."""
+
+    def copy(self, target: Path, in_turn: Callable[[Callable[[], None]], None], proceed: Callable[[int], None]) -> None:
+        """Copies all of it into the empty directory ``target``, from a thread of the caller's, while others write.
+
+        Everything that was committed before the call is in the copy, nothing by half; ordinary directories are copied
+        as they are found. ``in_turn`` runs something on the store's thread. ``proceed`` is told of bytes, on any
+        thread; what it raises ends the copy. The copy is not synced. ``StoreFull``, ``StoreFailed``, ``OSError``.
+        """
+        ...
+
+    def integrity(self) -> Sequence[str]:
+        """What is wrong with the store's own files, in words; reads all of them. For the store's thread."""
         ...

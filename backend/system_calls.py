@@ -8,6 +8,7 @@ import os
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
+AT_FDCWD = -100
 RENAME_NOREPLACE = 1
 RENAME_EXCHANGE = 2
 RESOLVE_NO_XDEV = 0x01
@@ -20,7 +21,6 @@ OPEN_TREE_CLONE = 1
 
 _SYS_OPEN_TREE = 428
 _SYS_OPENAT2 = 437
-_AT_FDCWD = -100
 _AGAIN_LIMIT = 1000
 _AT_EMPTY_PATH = 0x1000
 _STATX_BTIME = 0x800
@@ -63,7 +63,7 @@ def open_resolving(directory: int, path: bytes, flags: int, resolve: int) -> int
 
 def open_tree(path: str, flags: int) -> int:
     """open_tree(2); releases the GIL while it looks the path up."""
-    fd: int = _open_tree(_SYS_OPEN_TREE, _AT_FDCWD, os.fsencode(path), flags | os.O_CLOEXEC)
+    fd: int = _open_tree(_SYS_OPEN_TREE, AT_FDCWD, os.fsencode(path), flags | os.O_CLOEXEC)
     if fd < 0:
         raise failure(path)
     return fd

@@ -1,7 +1,8 @@
 """The daemon's control socket, as commands use it: one JSON object a line (spec 4.6).
 
 Operations: ``status`` → the daemon's figures, ``sync`` → after everything committed is on disk, ``stop`` → the daemon
-unmounts and ends. An answer is an object, ``{"error": text}`` a refusal. No question waits longer than it says.
+unmounts and ends, ``backup`` → begins a copy of the store in the directory ``path``, or says how far it is. An answer
+is an object, ``{"error": text}`` a refusal. No question waits longer than it says.
 """
 
 import socket
@@ -33,13 +34,13 @@ class ControlError(CtxError):
     exit_code = 69
 
 
-def ask(path: Path, operation: str, timeout_s: float) -> dict[str, Any]:
+def ask(path: Path, operation: str, timeout_s: float, /, **more: str) -> dict[str, Any]:
     """The daemon's answer to one operation (``ControlError``: none within the time, or an error)."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
             client.settimeout(timeout_s)
             client.connect(str(path))
-            client.sendall(msgspec.json.encode({"op": operation}) + b"\n")
+            client.sendall(msgspec.json.encode({"op": operation, **more}) + b"\n")
             with client.makefile("rb") as file:
                 answer = msgspec.json.decode(file.readline(_MAX_ANSWER_BYTES), type=dict[str, Any])
     except (OSError, msgspec.DecodeError) as error:

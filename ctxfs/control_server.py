@@ -16,7 +16,8 @@ import trio
 
 from backend.errors import CtxError
 
-Handler = Callable[[], Awaitable[Mapping[str, Any]]]
+Handler = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+"""Gets the whole request."""
 
 MAX_REQUEST_BYTES = 4096
 
@@ -73,11 +74,12 @@ async def _answer(line: bytes, handlers: Mapping[str, Handler]) -> bytes:
 
 async def _answered(line: bytes, handlers: Mapping[str, Handler]) -> Mapping[str, Any]:
     try:
-        operation = msgspec.json.decode(line, type=dict[str, Any]).get("op")
+        request = msgspec.json.decode(line, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError):
         return {"error": "not a JSON object"}
+    operation = request.get("op")
     handler = handlers.get(operation) if isinstance(operation, str) else None
-    return {"error": f"unknown op {operation!r}"} if handler is None else await handler()
+    return {"error": f"unknown op {operation!r}"} if handler is None else await handler(request)
 
 
 def _error(reason: str) -> bytes:

@@ -31,6 +31,7 @@ from ctxfs.agents.processes import Launcher
 from ctxfs.agents.runs import Runs
 from ctxfs.agents.service import Agents
 from ctxfs.control import Figures
+from ctxfs.copies import Copies
 from ctxfs.ctx_socket import service as ctx_socket
 from ctxfs.ctx_socket.searching import Searches
 from ctxfs.fuse_thread import FuseThread
@@ -141,7 +142,7 @@ class Daemon:
                 nursery.cancel_scope.cancel()
                 return
             listener = control_server.listen(self.files.socket)
-            nursery.start_soon(control_server.serve, listener, self._handlers())
+            nursery.start_soon(control_server.serve, listener, self._handlers(nursery))
             nursery.start_soon(self._watch_fuse)
             nursery.start_soon(self._maintain)
             await nursery.start(self._serve_sockets)
@@ -154,22 +155,23 @@ class Daemon:
         self._undo.close()
         log.info("unmounted %s", self.plan.mountpoint)
 
-    def _handlers(self) -> Mapping[str, control_server.Handler]:
-        async def status() -> Mapping[str, Any]:
+    def _handlers(self, nursery: trio.Nursery) -> Mapping[str, control_server.Handler]:
+        async def status(_: Any) -> Mapping[str, Any]:
             store = await trio.to_thread.run_sync(self.fuse.store_status().result, STATUS_TIMEOUT_S)
             figures = _figures(self.fuse.statistics(), store)
             answer: dict[str, Any] = msgspec.to_builtins(figures)
             return answer
 
-        async def sync() -> Mapping[str, Any]:
+        async def sync(_: Any) -> Mapping[str, Any]:
             await trio.to_thread.run_sync(self.store.sync)
             return {}
 
-        async def stop() -> Mapping[str, Any]:
+        async def stop(_: Any) -> Mapping[str, Any]:
             self._stop.set()
             return {}
 
-        return {"status": status, "sync": sync, "stop": stop}
+        copies = Copies(self.store, self.fuse.bridge, nursery, self._stop)
+        return {"status": status, "sync": sync, "stop": stop, "backup": copies.answer}
 
     def signalled(self, number: int, _frame: FrameType | None = None) -> None:
         """What a signal of ``SIGNALS`` does while trio does not run: it is noted, so that no mount is left behind."""

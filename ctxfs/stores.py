@@ -2,13 +2,15 @@
 
 import contextlib
 import errno
+import fcntl
 import os
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Literal, cast, get_args
 
-from backend.errors import OpenError, StoreFormat, StoreReadOnly
-from backend.store import Store
+from backend.errors import OpenError, StoreFormat, StoreLocked, StoreReadOnly
+from backend.store import DiskStore
 
 Format = Literal["sqlite", "jsonl"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -17,6 +19,8 @@ _CONSTRUCTORS: dict[Format, tuple[str, str]] = {
     "sqlite": ("backend.sqlite", "SqliteStore"),
     "jsonl": ("backend.jsonl", "JsonlStore"),
 }
+LOCKS: dict[Format, str] = {"sqlite": "lock", "jsonl": ".ctxfs/lock"}
+"""What the process that has a store open holds a lock of, below its directory."""
 _SQLITE_FILE = "ctxfs.db"
 _JSONL_FILE = ".ctxfs/format"
 # A tree of CortexFS is a jsonl store that nobody has opened yet.
@@ -75,10 +79,29 @@ def remove_made(made: list[Path]) -> None:
             path.rmdir()
 
 
-def open_store(directory: Path, form: Format) -> Store:
+def open_store(directory: Path, form: Format) -> DiskStore:
     """Opens a store for this process alone (``OpenError`` and its kinds, with the exit codes of spec 4.6)."""
     module, name = _CONSTRUCTORS[form]
-    return cast(Store, getattr(import_module(module), name).open_now(directory))
+    return cast(DiskStore, getattr(import_module(module), name).open_now(directory))
+
+
+@contextlib.contextmanager
+def locked(directory: Path) -> Iterator[Format]:
+    """Keeps everybody from opening a store, which is not opened either; what it is (``StoreLocked``, ``OpenError``)."""
+    form = detect(directory)
+    if form is None:
+        raise OpenError(f"there is no store in {directory}")
+    try:
+        descriptor = os.open(directory / LOCKS[form], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise OpenError(f"cannot lock the store {directory}: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield form
+    except BlockingIOError:
+        raise StoreLocked(f"the store {directory} is open in another process: see `mountctl status`") from None
+    finally:
+        os.close(descriptor)
 
 
 def search_directory(directory: Path, form: Format) -> Path:

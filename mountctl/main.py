@@ -10,6 +10,8 @@ PROGRAM = Group(
         "mount": Command("mountctl.mount", "mount a store and return when it answers"),
         "umount": Command("mountctl.umount", "sync, unmount and end the daemon"),
         "status": Command("mountctl.status", "show every ctxfs mount and whether it works"),
+        "backup": Command("mountctl.backup", "copy a store, mounted or not"),
+        "restore": Command("mountctl.restore", "put a backup in the place of a store"),
         "checkpointd": Command("mountctl.checkpointd", "serve workspace checkpoints (ws-ckpt)"),
         "config": Group(
             "Shows and checks the configuration.",

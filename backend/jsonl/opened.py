@@ -78,6 +78,11 @@ def mark_open(lock: Lock) -> None:
         fsync(each)
 
 
+def mark_copy(directory: str) -> None:
+    """Says of a copy that was made while the store was open that it is whole, but for what an opening makes anew."""
+    create(f"{directory}/{HIDDEN}/{_OPENED}", _place(directory))
+
+
 def mark_closed(lock: Lock) -> None:
     """Says that all of the store is on disk (``OSError``)."""
     os.unlink(f"{lock.directory}/{HIDDEN}/{_OPENED}")

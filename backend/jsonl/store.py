@@ -19,12 +19,13 @@ home/, shared/, agent/, model/         the tree as CortexFS has it
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from backend.jsonl.catalogue import Catalogue, SessionRecord
 from backend.jsonl.clock import Clock
+from backend.jsonl.copying import copy_tree
 from backend.jsonl.definitions import Definitions
 from backend.jsonl.disk import reported
 from backend.jsonl.durability import Durability
@@ -77,6 +78,14 @@ class JsonlStore(Sessions, Definitions):
 
     def maintain(self) -> None:
         """There is nothing that could wait."""
+
+    def copy(self, target: Path, in_turn: Callable[[Callable[[], None]], None], proceed: Callable[[int], None]) -> None:
+        copy_tree(Path(self._directory), target, in_turn, proceed)
+
+    def integrity(self) -> Sequence[str]:
+        """Looks at every session; one that cannot be proven is no fault of the store (spec 1.5)."""
+        self.recover()
+        return []
 
     def status(self) -> StoreStatus:
         """Looks at the whole tree the first time; ``bytes`` are those of the logs that were looked at."""

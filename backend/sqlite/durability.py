@@ -14,14 +14,19 @@ survive a power cut with one fdatasync of that file, through a descriptor of our
 A failed fdatasync says that pages were lost that the kernel then takes for clean: to repeat it would succeed and prove
 nothing (cf. fsyncgate). From then on ``sync`` succeeds only after a checkpoint wrote everything to ctxfs.db, synced.
 
+A copy reads through a connection of its own, from one snapshot: writers go on, and the -wal cannot begin anew before it
+ends. Where the store needs that, because its disk is full or failed or it is closed, the copy is given up.
+
 A full disk must not jam the store: what is in the -wal needs as much room again in ctxfs.db before the -wal can be
 used anew. ``require_room`` refuses what would leave less than that, so a deletion always finds the room it needs.
 
 Threads: everything here may be called from any thread, at the same time as the store's own thread works. ``_syncs``
-is taken before ``_side_lock``, which guards the second connection; the store's thread takes neither while it commits.
+is taken before ``_side_lock``, which guards the second connection, and that before ``_copies``, which a copy holds; the
+store's thread takes none while it commits.
 Only where writers have outrun the checkpoints do they wait at a gate: for the last frames and two syncs, a few ms.
 """
 
+import contextlib
 import os
 import sqlite3
 import sys
@@ -43,6 +48,9 @@ RESERVE_BYTES = 1 << 20
 INDEX_BYTES = 128 << 10
 """Room that is left to -shm, through which a -wal that a crash left is looked at when the store is opened: that is
 mapped memory, and where its pages find none, the process dies of SIGBUS."""
+
+COPIED_PAGES = 512
+"""So many pages are copied between two looks at whether the copy is to go on."""
 
 _ASIDE_BYTES = 16 << 10
 """What an append of little writes beside its payload: some pages."""
@@ -66,6 +74,8 @@ class Durability:
         self._room = 0
         self._syncs = threading.Lock()
         self._side_lock = threading.Lock()
+        self._copies = threading.RLock()
+        self._copy_goes_on = True
         self._side = connect(path)
         self._side.execute("PRAGMA synchronous = FULL")
         [page_size] = self._side.execute("PRAGMA page_size").fetchone()
@@ -114,6 +124,36 @@ class Durability:
                 # ctxfs.db itself may need room for it. The caller answers for the disk.
                 return False
 
+    def copy(self, target: Path, proceed: Callable[[int], None]) -> None:
+        """Copies the database of this moment into the empty file ``target``, which is not synced.
+
+        ``proceed`` is told of bytes copied; what it raises ends the copy. One copy after the other.
+        """
+        with (
+            self._copies,
+            contextlib.closing(connect(self._path)) as source,
+            contextlib.closing(connect(target)) as copy,
+        ):
+            for setting in ("journal_mode = OFF", "synchronous = OFF"):
+                copy.execute(f"PRAGMA {setting}").fetchall()
+            # The snapshot, for all steps: without it each commit would make the copy begin anew.
+            source.execute("BEGIN")
+            source.execute("SELECT openings FROM store").fetchone()
+            source.backup(copy, pages=COPIED_PAGES, progress=self._copied(proceed))
+
+    def _copied(self, proceed: Callable[[int], None]) -> Callable[[int, int, int], None]:
+        def progress(_status: int, remaining: int, total: int) -> None:
+            if not self._copy_goes_on:
+                raise StoreFull("the copy was given up: the store needs the room that its end would have given back")
+            proceed(min(COPIED_PAGES, total - remaining) * (self._frame_size - _FRAME_HEADER_SIZE))
+
+        return progress
+
+    def _end_copy(self) -> None:
+        self._copy_goes_on = False
+        with self._copies:
+            self._copy_goes_on = True
+
     def wal_bytes(self) -> int:
         """How much of the -wal is in use: frames of its present round begin with the salts of its header."""
         salts = os.pread(self._wal, _HEADER_SIZE, 0)[_SALTS]
@@ -132,6 +172,7 @@ class Durability:
             self.sync()
         finally:
             with self._syncs, self._side_lock:
+                self._end_copy()
                 self._side.close()
                 os.close(self._wal)
 
@@ -160,8 +201,12 @@ class Durability:
             if self.wal_bytes() <= OUTRUN_BYTES:
                 return
             self._checkpoint("PASSIVE")
-        with self._database.closed_gate():
-            self._checkpoint("RESTART")
+        if self._copies.acquire(blocking=False):
+            try:
+                with self._database.closed_gate():
+                    self._checkpoint("RESTART")
+            finally:
+                self._copies.release()
 
     def _needed(self, size: int) -> int:
         """Bytes of the disk that it would take to store ``size`` bytes and to write the -wal back afterwards."""
@@ -178,5 +223,7 @@ class Durability:
 
     def _checkpoint(self, mode: str) -> bool:
         """Whether all of the -wal is in ctxfs.db now."""
+        if mode != "PASSIVE":
+            self._end_copy()
         busy, frames, written = self._side.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
         return not busy and frames == written

@@ -41,6 +41,8 @@ _SETTINGS = (
 _NEW = f".{DATABASE}.new"
 _SIDE_FILES = ("-wal", "-shm", "-journal")
 _KNOWN = frozenset((DATABASE, LOCK, "disk", "lost+found", *(DATABASE + side for side in _SIDE_FILES)))
+NOT_COPIED = frozenset((*_KNOWN - {"disk"}, "search", *(_NEW + side for side in ("", *_SIDE_FILES))))
+"""What of a store's directory is the database's own, or a view that is made anew."""
 _MAGIC = b"SQLite format 3\0"
 _HEADER_SIZE = 100
 _NOT_WRITABLE = frozenset((errno.EROFS, errno.EACCES, errno.EPERM))

@@ -17,12 +17,13 @@ import msgspec
 from backend.entries import SessionHeader
 from backend.errors import CtxError, Missing, StoreCorrupt, StoreFailed, StoreFull
 from backend.log_contract import LogContract, entry_times, judge_append
+from backend.mirror import Mirror
 from backend.sqlite import pending, rows
 from backend.sqlite.core import atomic, growing, transaction
-from backend.sqlite.database import Database
+from backend.sqlite.database import Database, disk_error
 from backend.sqlite.durability import Durability
 from backend.sqlite.logs import sweep
-from backend.sqlite.opening import DATABASE, open_directory
+from backend.sqlite.opening import DATABASE, NOT_COPIED, open_directory
 from backend.sqlite.pending import Commit
 from backend.sqlite.segments import packed_size
 from backend.sqlite.sessions import Sessions
@@ -70,6 +71,26 @@ class SqliteStore(Sessions, Definitions, LogContract):
     def maintain(self) -> None:
         """Removes what deleted sessions left, and keeps the -wal short (from a thread of its own, every second)."""
         self._durability.maintain(_sweep_all)
+
+    def copy(self, target: Path, in_turn: Callable[[Callable[[], None]], None], proceed: Callable[[int], None]) -> None:
+        descriptor = os.open(target / DATABASE, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.fchmod(descriptor, 0o600)
+        os.close(descriptor)
+        try:
+            self._durability.copy(target / DATABASE, proceed)
+        except sqlite3.Error as error:
+            failure = disk_error(error)
+            raise type(failure)(f"cannot write {target / DATABASE}: {error}") from error
+        # After the database: what its lines name (spec 4.2, blobs) was there before them.
+        Mirror(self._path, target, NOT_COPIED.__contains__, proceed).copy()
+
+    def integrity(self) -> Sequence[str]:
+        try:
+            found = [fault for [fault] in self._database.all("PRAGMA integrity_check(100)") if fault != "ok"]
+            foreign = self._database.all("PRAGMA foreign_key_check")
+        except StoreFailed as error:
+            return [str(error)]
+        return found + [f"row {row} of {table} refers to no row of {other}" for table, row, other, _ in foreign]
 
     def status(self) -> StoreStatus:
         [live] = self._database.one("SELECT count(*) FROM session WHERE archive IS NULL")

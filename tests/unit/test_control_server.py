@@ -18,14 +18,14 @@ GOOD = b'{"op":"good"}'
 
 
 def raising(error: Exception) -> control_server.Handler:
-    async def handler() -> Mapping[str, Any]:
+    async def handler(_: Mapping[str, Any]) -> Mapping[str, Any]:
         raise error
 
     return handler
 
 
 def answering(answer: Mapping[str, Any]) -> control_server.Handler:
-    async def handler() -> Mapping[str, Any]:
+    async def handler(_: Mapping[str, Any]) -> Mapping[str, Any]:
         return answer
 
     return handler

@@ -1,0 +1,53 @@
+"""What ``backup``, ``restore`` and ``doctor`` share: which mount serves a store, and where a copy may be."""
+
+import argparse
+import os
+from pathlib import Path
+
+from ctxfs import mountpoint, mounts
+from ctxfs.backup import INCOMPLETE
+from ctxfs.config import Config
+from ctxfs.health import Health, examine
+from mountctl.cli import UNAVAILABLE, Failure
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--store", metavar="DIR", help="default: /var/lib/ctxfs, as a user $XDG_DATA_HOME/ctxfs")
+
+
+def store_of(config: Config) -> Path:
+    """The configured store, its links resolved."""
+    return Path(os.path.realpath(config.store))
+
+
+def serving(config: Config, store: Path) -> Health | None:
+    """The mount that serves a store, None where nobody has it open; a dead one's daemon is gone."""
+    for mount in mounts.ctxfs_mounts():
+        if mount.source == str(store):
+            health = examine(mount, config.runtime_dir)
+            return None if health.state == "dead" else health
+    return None
+
+
+def refuse_mounted(config: Config, store: Path, instead: str) -> None:
+    """A command for closed stores only; ``instead`` says what to do."""
+    health = serving(config, store)
+    if health is not None:
+        raise Failure(f"the store {store} is mounted on {health.mount.mountpoint}: {instead}", UNAVAILABLE)
+
+
+def place_of_copy(text: str, store: Path) -> Path:
+    """A directory for a copy of ``store``: neither in it, nor around it, nor on a ctxfs mount."""
+    path = Path(mountpoint.canonical(text))
+    if path.is_relative_to(store) or store.is_relative_to(path):
+        raise Failure(f"{path} and the store {store} lie in each other: choose another directory", UNAVAILABLE)
+    below = [mount for mount in mounts.mounts() if path.is_relative_to(mount.mountpoint)]
+    if below and max(below, key=lambda mount: len(mount.mountpoint)).fstype == mounts.FSTYPE:
+        raise Failure(f"{path} is on a ctxfs mount: choose a directory on a disk", UNAVAILABLE)
+    return path
+
+
+def refuse_incomplete(directory: Path) -> None:
+    """A copy that was never finished is none."""
+    if (directory / INCOMPLETE).exists():
+        raise Failure(f"{directory} holds a copy that was not finished: use another one", UNAVAILABLE)
