@@ -145,9 +145,14 @@ def parser_of(words: list[str], module: ModuleType) -> argparse.ArgumentParser:
 def overview(words: list[str], group: Group) -> str:
     """The help of a group: one line a command."""
     width = max(map(len, group.commands))
-    rows = [f"  {name:<{width}}  {entry.help}" for name, entry in group.commands.items()]
+    rows = [f"  {name:<{width}}  {_as_row(entry.help)}" for name, entry in group.commands.items()]
     title = " ".join(words)
     more = [f"`{title} COMMAND --help` says more."]
     if len(words) == 1:
         more.append(f"`{title} --version` says which one this is.")
     return "\n".join([f"usage: {title} COMMAND …", "", group.help, "", *rows, "", *more])
+
+
+def _as_row(sentence: str) -> str:
+    """A group's sentence as the commands beside it are described."""
+    return f"{sentence[0].lower()}{sentence[1:].removesuffix('.')}"

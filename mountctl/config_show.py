@@ -6,13 +6,14 @@ from collections.abc import Mapping
 
 from ctxfs.config import Schema, load, rows
 from mountctl.cli import OK
+from mountctl.session_options import add_json
 from mountctl.text import print_table
 
 DESCRIPTION = "Shows every setting, its value, and where that comes from."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="one JSON object: {SETTING: {value, origin}}")
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

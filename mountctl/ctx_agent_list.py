@@ -7,7 +7,7 @@ from typing import NamedTuple
 from mountctl import places
 from mountctl.cli import OK
 from mountctl.session_options import add_json, add_space
-from mountctl.sessions import names, owners, read_value
+from mountctl.sessions import owners, read_value, recent, updated_at
 from mountctl.text import age_text, print_table
 
 DESCRIPTION = "Lists the agents and models that have sessions: how many, the most recently updated one, and its state."
@@ -45,9 +45,8 @@ def agents(space: str | None) -> list[Agent]:
 
 
 def _row(directory: str, agent: str) -> Agent | None:
-    sessions = names(directory)
+    sessions = recent(directory)
     if not sessions:
         return None
     newest = f"{directory}/{sessions[0]}"
-    updated_at, state = int(read_value(f"{newest}/updated_at")), read_value(f"{newest}/state")
-    return Agent(agent, len(sessions), sessions[0], updated_at, state)
+    return Agent(agent, len(sessions), sessions[0], updated_at(newest), read_value(f"{newest}/state"))

@@ -13,7 +13,7 @@ from mountctl.text import age_text, escaped_name, is_terminal, print_table, styl
 
 DESCRIPTION = """Finds entries that hold all words of TEXT, the newest first: what people and models said, what tools
 were given and what they answered. "Words in quotes" are a phrase. Case and accents do not count. Archived sessions are
-not searched."""
+not searched. For the shell, a TEXT of several words needs quotes of its own: ctx search 'one two'."""
 
 _BOLD, _DIM = "1", "2"
 _MOST = 1000
@@ -39,8 +39,11 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps({"hits": [as_json(hit) for hit in hits]}))
     elif is_terminal():
         words = _words(arguments.text)
-        for hit in hits:
-            print(_paragraph(hit, words))
+        print(
+            "\
+".join(_paragraph(hit, words) for hit in hits)
+            or "nothing found"
+        )
     else:
         print_table((), map(_row, hits))
     return OK

@@ -7,7 +7,7 @@ import os
 from backend.names import child_name, is_session_name
 from mountctl import places
 from mountctl.cli import OK, USAGE, Failure
-from mountctl.ctx_session_new import name_taken
+from mountctl.ctx_session_new import name_taken, no_name
 from mountctl.session_options import add_session, natural
 from mountctl.sessions import attribute, require_session
 from mountctl.text import escaped_name
@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     sessions, session = os.path.split(directory)
     name = child_name(session, os.urandom(4).hex()) if arguments.name is None else arguments.name
     if not is_session_name(name):
-        raise Failure(f"{name!r} is no name of a session", USAGE)
+        raise no_name(name, "a session", USAGE)
     require_session(directory)
     try:
         os.setxattr(directory, "user.ctx.branch", (name if arguments.at is None else f"{name} {arguments.at}").encode())

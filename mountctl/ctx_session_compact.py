@@ -50,8 +50,10 @@ def _read(path: str) -> str:
 
 def _messages(text: str) -> list[Any]:
     start = text.lstrip()[:1]
+    if not start:  # most likely of a program that failed
+        raise Failure("the summary is empty; [] is one of no messages")
     if start not in ("[", "{"):
-        return [{"role": "user", "content": text.strip()}] if start else []
+        return [{"role": "user", "content": text.strip()}]
     try:
         found = json.loads(text) if start == "[" else [json.loads(line) for line in text.split("\n") if line.strip()]
     except (ValueError, RecursionError) as error:

@@ -4,9 +4,10 @@ import argparse
 import contextlib
 import os
 
-from backend.names import is_stable_path
+from backend.names import is_agent_name, is_model_name, is_session_name, is_stable_path
 from mountctl import places
-from mountctl.cli import OK, USAGE, Failure
+from mountctl.cli import ERROR, OK, USAGE, Failure
+from mountctl.places import MODEL_PREFIX
 from mountctl.session_options import add_agent
 from mountctl.text import escaped_name
 
@@ -33,6 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
 def make(agent: str, name: str, space: str | None) -> str:
     """Makes a session; its directory (``Failure``: the name is taken or cannot be one)."""
     path = places.session(agent, name, space)
+    if not is_session_name(name):
+        raise no_name(name, "a session")
     make_owner(agent, space)
     try:
         os.mkdir(path)
@@ -46,9 +49,19 @@ def name_taken(agent: str, name: str) -> Failure:
     return Failure(f"{agent} has a session {name!r} already")
 
 
+def no_name(name: str, of: str, exit_code: int = ERROR) -> Failure:
+    """The failure of a command that is to make something of a name that nothing can have."""
+    rule = "at most 64 letters, digits and . _ + -, a letter or digit first, and not NAME.sock or NAME.d"
+    return Failure(f"{name!r} is no name of {of}: {rule}", exit_code)
+
+
 def make_owner(agent: str, space: str | None) -> None:
     """Makes an agent's or model's directory if it is missing."""
     directory = places.owner(agent, space)
+    if not (
+        is_model_name(agent.removeprefix(MODEL_PREFIX)) if agent.startswith(MODEL_PREFIX) else is_agent_name(agent)
+    ):
+        raise no_name(agent, "an agent or model")
     missing = [directory] if agent.count("/") == 0 else [os.path.dirname(directory), directory]
     for path in missing:
         with contextlib.suppress(FileExistsError):

@@ -17,7 +17,7 @@ from ctxfs import logs, mountpoint, probe, stores
 from ctxfs.options import MountOptions, parse_options
 from ctxfs.plan import Plan, daemon_command
 from ctxfs.runtime import RuntimeFiles
-from mountctl.cli import ERROR, OK, UNAVAILABLE, USAGE, Failure
+from mountctl.cli import DENIED, ERROR, OK, UNAVAILABLE, USAGE, Failure
 from mountctl.settings import add_mount_options, add_mountpoint, config_of
 
 DESCRIPTION = """Mounts a store and returns when the mount answers. Exit codes: 3 the mountpoint cannot be made,
@@ -31,7 +31,7 @@ ANSWER_TIMEOUT_S = 10.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_mountpoint(parser)
     add_mount_options(parser)
-    parser.add_argument("-f", dest="foreground", action="store_true", help="stay in the foreground, log to stderr")
+    parser.add_argument("-f", "--foreground", action="store_true", help="stay in the foreground, log to stderr")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -75,6 +75,8 @@ def _serve(plan: Plan, undo: contextlib.ExitStack) -> None:
 def _check_device() -> None:
     if not os.path.exists("/dev/fuse"):
         raise Failure("/dev/fuse is missing: load the fuse module, or give the container the device", UNAVAILABLE)
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        raise Failure("/dev/fuse may not be opened: mount as root, or `chmod 666 /dev/fuse` as root", DENIED)
 
 
 def _check_places(store: Path, target: str) -> None:

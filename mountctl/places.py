@@ -117,7 +117,9 @@ def no_session(directory: str) -> Failure:
     """The failure of a command that reads a session which is not there."""
     from mountctl.text import escaped_name
 
-    return Failure(f"no session {escaped_name(directory)}: `ctx agent session list AGENT` shows what there is")
+    owner = os.path.dirname(os.path.dirname(directory))
+    look = "`ctx agent session list AGENT`" if os.path.isdir(owner) else "`ctx agent list`"
+    return Failure(f"no session {escaped_name(directory)}: {look} shows what there is")
 
 
 def _plain(name: str) -> str:

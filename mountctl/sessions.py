@@ -1,5 +1,6 @@
 """What the listing commands read of sessions, by ordinary file operations (spec 1.2, 1.9)."""
 
+import contextlib
 import errno
 import os
 from collections.abc import Iterator
@@ -40,10 +41,16 @@ def directory_of(agent: str, space: str | None) -> str:
 
 
 def _missing(agent: str, space: str | None) -> str:
-    if space is not None and not os.path.exists(places.space(space)):
-        return f"there is no shared space {space!r}: {_known('spaces', places.spaces())}"
+    if (no_space := _missing_space(space)) is not None:
+        return no_space
     kind, known = ("models", places.models) if agent.startswith(places.MODEL_PREFIX) else ("agents", places.agents)
     return f"there is no {agent!r}: {_known(kind, known(space))}"
+
+
+def _missing_space(space: str | None) -> str | None:
+    if space is None or os.path.exists(places.space(space)):
+        return None
+    return f"there is no shared space {space!r}: {_known('spaces', places.spaces())}"
 
 
 def _known(kind: str, names: list[str]) -> str:
@@ -53,12 +60,14 @@ def _known(kind: str, names: list[str]) -> str:
 
 
 def owners(space: str | None) -> list[str]:
-    """The agents of a space, then its models, by name, as commands take them."""
+    """The agents of a space, then its models, by name, as commands take them (``Failure``: there is no such space)."""
+    if (no_space := _missing_space(space)) is not None:
+        raise Failure(no_space)
     return sorted(places.agents(space)) + sorted(places.models(space))
 
 
 def names(directory: str) -> list[str]:
-    """The sessions below a ``session/`` directory, most recently updated first; none where there is no such."""
+    """The sessions below a ``session/`` directory, last appended to first; none where there is no such."""
     try:
         with open(f"{directory}/index/list", encoding="utf-8") as file:
             return file.read().split()
@@ -72,9 +81,26 @@ def read_value(path: str) -> str:
         return file.read().removesuffix("\n")
 
 
-def rows(directory: str) -> Iterator[SessionRow]:
-    """The sessions below a ``session/`` directory; one that is archived meanwhile is left out."""
+def recent(directory: str) -> list[str]:
+    """The sessions below a ``session/`` directory, most recently updated first.
+
+    That is not the order of ``names``: what an import appends today may be years old. Those of one second stay in it.
+    """
+    times = dict[str, int]()
     for name in names(directory):
+        with contextlib.suppress(FileNotFoundError):  # archived meanwhile
+            times[name] = updated_at(f"{directory}/{name}")
+    return sorted(times, key=times.__getitem__, reverse=True)
+
+
+def updated_at(path: str) -> int:
+    """The time of a session's last entry, in seconds since the epoch."""
+    return int(read_value(f"{path}/updated_at"))
+
+
+def rows(directory: str) -> Iterator[SessionRow]:
+    """The sessions of a ``session/`` directory, in the order of ``recent``; what is archived meanwhile is left out."""
+    for name in recent(directory):
         try:
             yield _row(f"{directory}/{name}", name)
         except FileNotFoundError:
@@ -86,7 +112,7 @@ def _row(path: str, name: str) -> SessionRow:
         name=name,
         id=attribute(path, "uuid"),
         state=read_value(f"{path}/state"),
-        updated_at=int(read_value(f"{path}/updated_at")),
+        updated_at=updated_at(path),
         entries=_number(attribute(path, "n")),
         size=size_of(path),
         cwd=read_value(f"{path}/cwd"),

@@ -16,7 +16,7 @@ def add_mount_options(parser: argparse.ArgumentParser) -> None:
     """What only mounting takes."""
     parser.add_argument("--store", metavar="DIR", help="default: /var/lib/ctxfs, as a user $XDG_DATA_HOME/ctxfs")
     parser.add_argument("--format", choices=FORMATS, help="default: what the store is, sqlite for a new one")
-    parser.add_argument("-o", dest="options", metavar="OPTS", help="mount options, separated by commas")
+    parser.add_argument("-o", dest="options", metavar="OPTS", help="ro, noexec, noatime, sync … as mount(8) has them")
     parser.add_argument("--log-level", choices=logs.LEVELS, help="default: info")
 
 

@@ -11,14 +11,15 @@ from typing import Any
 from ctxfs import mounts
 from ctxfs.health import Health, examine
 from mountctl.cli import OK, UNAVAILABLE
+from mountctl.session_options import add_json
 from mountctl.settings import config_of
-from mountctl.text import bytes_text, duration_text, escaped_name, styled
+from mountctl.text import bytes_text, counted, duration_text, escaped_name, styled
 
 DESCRIPTION = "Shows every ctxfs mount, who serves it and what it has done. Exit code 69 if one is dead."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help='one JSON object: {"mounts": […]}')
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -65,7 +66,8 @@ def _paragraph(health: Health) -> str:
         uptime = "" if facts["uptime_s"] is None else f", up {duration_text(facts['uptime_s'])}"
         lines.append(f"  daemon    pid {facts['pid']}, version {escaped_name(facts['version'])}{uptime}")
     if health.figures is not None:
-        lines.append(f"  sessions  {facts['sessions']} in {health.figures.homes} homes and shared spaces")
+        homes = counted(health.figures.homes, "home or shared space", "homes and shared spaces")
+        lines.append(f"  sessions  {facts['sessions']} in {homes}")
         lines.append(f"  disk      {bytes_text(health.figures.bytes)}")
         lines.append(f"  requests  {_counts(facts['requests'])}")
         lines.append(f"  errors    {_counts(facts['errors'])}; dropped rests {facts['dropped_rests']}")

@@ -60,7 +60,9 @@ def bytes_text(count: int) -> str:
 
 
 def duration_text(seconds: int) -> str:
-    """A time span for people: ``42s``, ``3h12m``, ``5d4h``."""
+    """A time span for people: ``42s``, ``3h12m``, ``5d4h``, ``533d``."""
+    if seconds >= 10 * 86400:
+        return f"{seconds // 86400}d"
     for unit, size, smaller in (("d", 86400, 3600), ("h", 3600, 60), ("m", 60, 1)):
         if seconds >= size:
             return f"{seconds // size}{unit}{seconds % size // smaller}{'hms'['dhm'.index(unit)]}"

@@ -117,9 +117,8 @@ TWO = [*SHORT, {"role": "assistant", "content": [{"type": "text", "text": "é"}]
         ('{"role":"user","content":"a\u2028b"}\n', [{"role": "user", "content": "a\u2028b"}]),
         ("They met.\nThen\tleft.\n", [{"role": "user", "content": "They met.\nThen\tleft."}]),
         ("[]", []),
-        ("", []),
     ],
-    ids=range(8),
+    ids=range(7),
 )
 @pytest.mark.parametrize("way", ["file", "stdin"])
 def test_a_summary_is_messages_or_text(agent: Agent, tmp_path: Path, content: str, summary: object, way: str) -> None:
@@ -166,10 +165,11 @@ def test_a_cut_of_any_size_is_one_entry(agent: Agent, tmp_path: Path, size: int)
         (b'[{"content":"a"}]', (), 1, "summary"),
         (b'[{"role":"user","content":"\\ud800"}]', (), 1, "cannot be recorded"),
         (b"\xff", (), 1, "UTF-8"),
+        (b" \n", (), 1, "the summary is empty"),
         (b"x" * (1 << 20), (), 1, "1 MiB"),
         (b"x", ("-s", "nothing"), 1, "no session"),
     ],
-    ids=range(12),
+    ids=range(13),
 )
 def test_a_cut_is_refused_whole(
     agent: Agent, tmp_path: Path, content: bytes, options: tuple[str, ...], code: int, said: str

@@ -392,3 +392,16 @@ def test_the_example_of_run_up_is_a_valid_import(agent: Agent) -> None:
     example = PROJECT / "mountctl/example/default.jsonl"
     assert agent.run("agent", "import", agent.name, "--from", "jsonl", str(example)).code == 0
     assert agent.run("agent", "output", agent.name).out.startswith("No: ")
+
+
+def test_sessions_are_listed_by_the_times_of_their_entries_not_of_the_import(agent: Agent, tmp_path: Path) -> None:
+    agent.new("today")
+    agent.say("today", "user", "x")
+    for name, year in (("a-new", 2025), ("b-old", 2023), ("c-middle", 2024)):
+        line = claude_line("user", "x", uuid=name, timestamp=f"{year}-01-01T00:00:00Z").replace(UUID, name)
+        (tmp_path / f"{name}.jsonl").write_text(line)
+    agent.run("agent", "import", agent.name, "--from", "claude-code", str(tmp_path))
+    listed = agent.run("agent", "session", "list", agent.name).out.splitlines()
+    assert [row.split("\t")[0] for row in listed] == ["today", "a-new", "c-middle", "b-old"]
+    assert agent.run("agent", "session", "list", agent.name, "-n", "2").out.splitlines() == listed[:2]
+    assert f"{agent.name}\t4\ttoday\t" in agent.run("agent", "list").out

@@ -36,7 +36,8 @@ def test_sizes_for_people(count: int, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "expected"), [(0, "0s"), (59, "59s"), (60, "1m0s"), (3725, "1h2m"), (90000, "1d1h")]
+    ("seconds", "expected"),
+    [(0, "0s"), (59, "59s"), (60, "1m0s"), (3725, "1h2m"), (90000, "1d1h"), (863999, "9d23h"), (864000, "10d")],
 )
 def test_durations_for_people(seconds: int, expected: str) -> None:
     assert duration_text(seconds) == expected
