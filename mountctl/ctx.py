@@ -10,6 +10,7 @@ PROGRAM = Group(
         "status": Command("mountctl.ctx_status", "show the mount, the store and my home"),
         "search": Command("mountctl.ctx_search", "find words in my sessions, the newest first"),
         "doctor": Command("mountctl.ctx_doctor", "say what is wrong with my sessions, and where"),
+        "session-control": Command("mountctl.ctx_session_control", "answer cosh-shell in place of cosh-core"),
         "agent": Group(
             "Sessions of agents; model:PROVIDER/MODEL in place of an agent means a model's sessions.",
             {

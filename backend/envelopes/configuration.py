@@ -1,0 +1,67 @@
+"""The ``[session]`` settings of cosh-core's three configuration layers (spec 5).
+
+A layer that cannot be read is passed over, with a warning to whoever asks for it; the next one still counts.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Any, NamedTuple
+
+DEFAULT_PERSIST_DIR = "~/.copilot-shell/cosh-core/sessions"
+SYSTEM_LAYER = "/etc/copilot-shell/config.toml"
+
+_LAYER = ".copilot-shell/config.toml"
+_MAX_LAYER = 1 << 20
+
+
+class Settings(NamedTuple):
+    """What cosh-core is configured to do with sessions."""
+
+    auto_persist: bool = True
+    persist_dir: str = DEFAULT_PERSIST_DIR
+    warnings: tuple[str, ...] = ()
+
+
+def settings_for(workspace: str) -> Settings:
+    """System < home < workspace; ``workspace`` as the client sent it."""
+    found = Settings()
+    for path in (SYSTEM_LAYER, os.path.expanduser(f"~/{_LAYER}"), os.path.join(workspace, _LAYER)):
+        try:
+            found = found._replace(**_layer(path))
+        except (OSError, ValueError) as error:
+            found = found._replace(warnings=(*found.warnings, f"{path}: {error}"))
+    return found
+
+
+def _layer(path: str) -> dict[str, Any]:
+    text = _text(path)
+    if text is None:
+        return {}
+    import tomllib
+
+    section = tomllib.loads(text).get("session", {})
+    if not isinstance(section, dict):
+        raise ValueError("session is no table")  # noqa: TRY004 - as whatever else is wrong with a layer
+    wanted: dict[str, type] = {"auto_persist": bool, "persist_dir": str}
+    values = {key: section[key] for key in wanted if key in section}
+    for key, value in values.items():
+        if type(value) is not wanted[key]:
+            raise ValueError(f"session.{key} must be a {wanted[key].__name__}")
+    if "\0" in values.get("persist_dir", ""):
+        raise ValueError("session.persist_dir holds a NUL")
+    return values
+
+
+def _text(path: str) -> str | None:
+    """The text of a regular file, None where there is none; a FIFO in its place blocks nobody."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    with open(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_LAYER:
+            raise ValueError("not a file of at most 1 MiB")
+        return file.read(_MAX_LAYER).decode()
