@@ -11,7 +11,6 @@ import fcntl
 import os
 import stat
 import time
-import uuid
 from contextlib import contextmanager, suppress
 
 from backend.envelopes.errors import EnvelopeError, io_error, io_errors
@@ -172,6 +171,8 @@ class Directory:
 
     def replace(self, id: str, raw: bytes) -> None:
         """Writes a session's file: all of it or, on any error, nothing; on disk when this returns."""
+        import uuid
+
         name, temporary = f"{id}{_SUFFIX}", f".{id}.{uuid.uuid4()}.tmp"
         path = f"{self.path}/{temporary}"
         try:

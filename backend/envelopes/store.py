@@ -8,7 +8,6 @@ to one thread; descriptors are held until ``close``.
 from __future__ import annotations
 
 import time
-import uuid
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
@@ -123,6 +122,8 @@ class SessionStore:
 
     def new(self, model: str, messages: list[dict[str, Any]], id: str | None = None) -> Session:
         """A session that is nowhere yet: generation 0."""
+        import uuid
+
         now = _now_ms()
         made = checked_id(str(uuid.uuid4()) if id is None else id)
         try:

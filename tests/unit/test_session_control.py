@@ -128,8 +128,9 @@ def test_answers_are_compact_with_ok_and_action_first(store: CoshStore) -> None:
         ),
         (
             {"action": "validate", "session_id": MISSING},
-            '{"ok":false,"error":{"code":"not_found","message":"session not found: 00000000-0000-0000-0000-0000000003e7",'
-            '"recoverable":true,"hint":"Refresh the session list and choose an existing entry."}}',
+            '{"ok":false,"error":{"code":"not_found","message":"session not found: '
+            '00000000-0000-0000-0000-0000000003e7","recoverable":true,'
+            '"hint":"Refresh the session list and choose an existing entry."}}',
         ),
     ],
 )
