@@ -9,12 +9,14 @@ from backend.errors import CtxError
 from backend.transcripts.records import Identity
 from mountctl import blobs, ctx_socket
 from mountctl.cli import ERROR, OK, UNAVAILABLE, Failure
+from mountctl.ctx_session_select import select
 from mountctl.import_files import FileWriter, Writer
 from mountctl.import_formats import FORMATS, Format
 from mountctl.import_socket import SocketWriter
 from mountctl.importing import MAX_REPORTED, Imported, Importer, Target, check
 from mountctl.progress import Progress
 from mountctl.session_options import add_agent, add_json
+from mountctl.sessions import names, recent
 from mountctl.text import counted, escaped_name
 
 DESCRIPTION = """Imports transcripts as sessions. Importing again adds only what is new. An unreadable line
@@ -34,11 +36,20 @@ def run(arguments: argparse.Namespace) -> int:
     target = Target(arguments.agent, arguments.space)
     target.require()
     sources = [source for path in arguments.paths for source in form.sources(path)]
+    had_sessions = bool(names(target.sessions))
     with Progress(sum(map(form.size, sources))) as progress:
         batch = _Batch(form, target, Importer(target, _writer(target)), progress, arguments.skip_bad)
         batch.add_all(sources)
+    if not had_sessions:
+        _select_newest(target)
     print(json.dumps(batch.counts()) if arguments.json else batch.summary())
     return ERROR if batch.left_out else OK
+
+
+def _select_newest(target: Target) -> None:
+    """Makes an agent's newest session current: by itself that is the first that was made, whatever its time."""
+    for name in recent(target.sessions)[:1]:
+        select(target.agent, name, target.space)
 
 
 def _writer(target: Target) -> Writer:

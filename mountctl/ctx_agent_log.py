@@ -108,5 +108,11 @@ def _text(content: Any) -> str:
     """A message's content on one line; parts that are no text as what they are."""
     if not isinstance(content, list):
         return " ".join(str(content).split())
-    parts = (part if isinstance(part, dict) else {"type": part} for part in content)
-    return " ".join(_text(part["text"]) if "text" in part else f"[{part.get('type')}]" for part in parts)
+    return " ".join(_part(part if isinstance(part, dict) else {"type": part}) for part in content)
+
+
+def _part(part: dict[str, Any]) -> str:
+    if "text" in part:
+        return _text(part["text"])
+    label = f"[{part.get('type')}]"
+    return f"{label} {_text(part['content'])}" if isinstance(part.get("content"), str | list) else label

@@ -55,13 +55,17 @@ def no_name(name: str, of: str, exit_code: int = ERROR) -> Failure:
     return Failure(f"{name!r} is no name of {of}: {rule}", exit_code)
 
 
+def require_owner_name(agent: str, exit_code: int = ERROR) -> None:
+    """``Failure`` unless an agent, or after ``model:`` a model, can be called that."""
+    model = agent.removeprefix(MODEL_PREFIX)
+    if not (is_agent_name(agent) if model == agent else is_model_name(model)):
+        raise no_name(agent, "an agent or model", exit_code)
+
+
 def make_owner(agent: str, space: str | None) -> None:
     """Makes an agent's or model's directory if it is missing."""
     directory = places.owner(agent, space)
-    if not (
-        is_model_name(agent.removeprefix(MODEL_PREFIX)) if agent.startswith(MODEL_PREFIX) else is_agent_name(agent)
-    ):
-        raise no_name(agent, "an agent or model")
+    require_owner_name(agent)
     missing = [directory] if agent.count("/") == 0 else [os.path.dirname(directory), directory]
     for path in missing:
         with contextlib.suppress(FileExistsError):

@@ -18,17 +18,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    index = f"{places.owner(arguments.agent, arguments.space)}/session/index"
-    descriptor = _open_index(index, arguments.agent)
+    select(arguments.agent, arguments.name, arguments.space, arguments.expected)
+    return OK
+
+
+def select(agent: str, name: str, space: str | None, expected: str | None = None) -> None:
+    """Makes a session the current one (``Failure``: there is none, or another than ``expected`` is current now)."""
+    index = f"{places.owner(agent, space)}/session/index"
+    descriptor = _open_index(index, agent)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        now = places.current(arguments.agent, arguments.space)
-        if arguments.expected not in (None, now):
-            raise Failure(f"the current session is {now!r}, not {arguments.expected!r}", UNAVAILABLE)
-        _select(f"{index}/current", arguments.name, arguments.agent)
+        now = places.current(agent, space)
+        if expected not in (None, now):
+            raise Failure(f"the current session is {now!r}, not {expected!r}", UNAVAILABLE)
+        _select(f"{index}/current", name, agent)
     finally:
         os.close(descriptor)
-    return OK
 
 
 def _open_index(index: str, agent: str) -> int:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from backend.names import child_name, is_agent_name, is_model_name, is_uuid
+from backend.names import child_name, is_uuid
 from backend.transcripts.records import (
     Child,
     Converted,
@@ -22,7 +22,7 @@ from backend.transcripts.records import (
 )
 from mountctl import blobs, places, sessions
 from mountctl.cli import USAGE, Failure
-from mountctl.ctx_session_new import make_owner
+from mountctl.ctx_session_new import make_owner, require_owner_name
 from mountctl.import_files import BATCH_BYTES, Writer
 from mountctl.import_formats import Format, Progress
 from mountctl.import_presence import Present
@@ -48,9 +48,7 @@ class Target(NamedTuple):
     def require(self) -> None:
         """``Failure`` unless the mount can have such an agent there."""
         places.owner(self.agent, self.space)
-        name = self.agent.removeprefix(places.MODEL_PREFIX)
-        if not (is_agent_name(name) if name == self.agent else is_model_name(name)):
-            raise Failure(f"{self.agent!r} is no name of an agent or model", USAGE)
+        require_owner_name(self.agent, USAGE)
         if self.space is not None and not os.path.isdir(places.space(self.space)):
             raise Failure(f"there is no shared space {self.space!r}")
 

@@ -52,6 +52,17 @@ def test_for_people_an_entry_is_a_line_that_cannot_steer_the_terminal(agent: Age
     ]
 
 
+def result_of(content: object, depth: int) -> list[dict[str, object]]:
+    return [{"type": "tool_result", "content": content if depth == 1 else result_of(content, depth - 1)}]
+
+
+@pytest.mark.parametrize("depth", [1, 60])
+def test_the_result_of_a_call_is_shown_however_deep_it_is(depth: int) -> None:
+    message = {"role": "tool", "content": result_of("a\nb", depth)}
+    line = _line({"n": 1, "time": 0, "kind": "message", "message": message})
+    assert line.endswith(f"tool        {'[tool_result] ' * depth}a b\n")
+
+
 @pytest.mark.parametrize("time", [0, 10**15, 10**18])
 def test_a_time_that_no_calendar_has_is_no_fault(time: int) -> None:
     assert _line({"n": 1, "time": time, "kind": "mark", "name": "m", "data": None}).endswith("m           null\n")
