@@ -9,6 +9,7 @@ from backend.checkpoints.errors import InternalError
 from backend.checkpoints.snapshots import Snapshots
 from backend.checkpoints.snapshots.btrfs import BtrfsSnapshots
 from backend.checkpoints.snapshots.copy import copy_data
+from backend.checkpoints.snapshots.data_roots import DATA_ROOT, data_root_for
 from backend.checkpoints.snapshots.loop_image import IMAGE, mount_image, size_of_image
 from backend.checkpoints.snapshots.reflink import can_clone, clone_data
 from backend.checkpoints.snapshots.trees import TreeSnapshots
@@ -16,7 +17,6 @@ from backend.checkpoints.state import StateDirectory
 from backend.mountinfo import Mount, mounts
 
 AUTO, COPY, REFLINK, BASE, LOOP = "auto", "copy", "reflink", "btrfs-base", "btrfs-loop"
-DATA_ROOT = "ws-ckpt-data"
 
 # What ``state.json`` calls a back end: the btrfs ones as other daemons of the protocol do.
 _STORED = {BASE: "BtrfsBase", LOOP: "BtrfsLoop", COPY: "Copy", REFLINK: "Reflink"}
@@ -61,7 +61,7 @@ class Backends:
 
     def backend_of(self, data_root: Path) -> str:
         """The back end that keeps workspaces in such a place."""
-        return LOOP if self._wanted == LOOP and data_root == self._mount_path else BASE
+        return LOOP if self._wanted == LOOP and self._mount_path in (data_root, data_root.parent) else BASE
 
     def start(self, configuration: Configuration) -> None:
         """Mounts the image, if that is the back end (``InternalError``, ``OSError``)."""
@@ -76,11 +76,11 @@ class Backends:
     def choose(self, path: Path) -> Choice:
         """The back end for a new workspace (``InternalError``, ``OSError``)."""
         if self._wanted == LOOP:
-            return Choice(LOOP, self._mount_path)
+            return Choice(LOOP, data_root_for(path, self._mount_path))
         if self._wanted == BASE:
-            return Choice(BASE, self._base(path) / DATA_ROOT)
+            return Choice(BASE, data_root_for(path, self._base(path) / DATA_ROOT))
         if self._wanted == AUTO and (own := _btrfs_of(path)) is not None:
-            return Choice(BASE, own / DATA_ROOT)
+            return Choice(BASE, data_root_for(path, own / DATA_ROOT))
         if self._wanted != COPY and can_clone(path, self._directory.snapshots):
             return Choice(REFLINK, None)
         return Choice(COPY, None)

@@ -27,6 +27,8 @@ from backend.checkpoints.workspaces import ROOT, Workspaces
 
 DEFAULT_KEEP = 20
 LOCKED = "<locked>"
+WORKERS = 8
+"""How many operations of one user go on at once; the rest waits, and keeps nobody else from anything."""
 
 log = logging.getLogger("ctxfs.checkpoints")
 
@@ -54,6 +56,7 @@ class Service:
         self._started = time.monotonic()
         self._locks: dict[str, ReadWriteLock] = defaultdict(ReadWriteLock)
         self._init_locks: dict[str, trio.Lock] = defaultdict(trio.Lock)
+        self._workers: dict[int, trio.CapacityLimiter] = defaultdict(lambda: trio.CapacityLimiter(WORKERS))
         self._handlers: dict[type, Callable[[Any, int], Awaitable[wire.Response]]] = {
             wire.Init: self._init,
             wire.Checkpoint: self._checkpoint,
@@ -88,9 +91,9 @@ class Service:
         async with self._init_locks[path]:
             try:
                 async with self._writing(name, uid):
-                    return await _in_thread(self._workspaces.init, name, uid)
+                    return await self._work(uid, self._workspaces.init, name, uid)
             except WorkspaceNotFound:
-                return await _in_thread(self._workspaces.init, name, uid)
+                return await self._work(uid, self._workspaces.init, name, uid)
 
     async def _checkpoint(self, request: wire.Checkpoint, uid: int) -> wire.Response:
         check_id(request.id)
@@ -100,21 +103,21 @@ class Service:
         except WorkspaceNotFound:
             await self._initialized(request.workspace, uid)
         async with self._writing(request.workspace, uid) as workspace:
-            taken = await _in_thread(workspace.checkpoint, request.id, request.message, metadata, request.pin)
+            taken = await self._work(uid, workspace.checkpoint, request.id, request.message, metadata, request.pin)
         if not taken:
             return wire.CheckpointSkipped("Empty workspace, no snapshot created.")
         return wire.CheckpointOk(request.id)
 
     async def _rollback(self, request: wire.Rollback, uid: int) -> wire.Response:
         async with self._writing(request.workspace, uid) as workspace:
-            return wire.RollbackOk(workspace.ws_id, await _in_thread(workspace.rollback, request.to))
+            return wire.RollbackOk(workspace.ws_id, await self._work(uid, workspace.rollback, request.to))
 
     async def _delete(self, request: wire.Delete, uid: int) -> wire.Response:
         name = request.workspace
         if name is None:
             name = await self._holder(request.snapshot, uid)
         async with self._writing(name, uid) as workspace:
-            return wire.DeleteOk(await _in_thread(workspace.delete, request.snapshot, request.force))
+            return wire.DeleteOk(await self._work(uid, workspace.delete, request.snapshot, request.force))
 
     async def _holder(self, reference: str, uid: int) -> str:
         """The id of the only workspace with the only snapshot that ``reference`` may mean."""
@@ -142,7 +145,7 @@ class Service:
 
     async def _diff(self, request: wire.Diff, uid: int) -> wire.Response:
         async with self._reading(request.workspace, uid) as workspace:
-            return wire.DiffOk(tuple(await _in_thread(workspace.diff, request.from_, request.to)))
+            return wire.DiffOk(tuple(await self._work(uid, workspace.diff, request.from_, request.to)))
 
     async def _status(self, request: wire.Status, uid: int) -> wire.Response:
         if request.workspace is not None:
@@ -157,7 +160,7 @@ class Service:
     async def _cleanup(self, request: wire.Cleanup, uid: int) -> wire.Response:
         keep = DEFAULT_KEEP if request.keep is None else request.keep
         async with self._writing(request.workspace, uid) as workspace:
-            return wire.CleanupOk(tuple(await _in_thread(workspace.cleanup, workspace.superfluous(keep))))
+            return wire.CleanupOk(tuple(await self._work(uid, workspace.cleanup, workspace.superfluous(keep))))
 
     async def _config(self, _request: wire.Config, _uid: int) -> wire.Response:
         running, places = self.configuration, self._places
@@ -189,7 +192,7 @@ class Service:
 
     async def _recover(self, request: wire.Recover, uid: int) -> wire.Response:
         async with self._writing(request.workspace, uid) as workspace:
-            await _in_thread(self._workspaces.recover, workspace)
+            await self._work(uid, self._workspaces.recover, workspace)
             return wire.RecoverOk(workspace.path)
 
     async def _health(self, _request: wire.HealthAdvisory, uid: int) -> wire.Response:
@@ -218,6 +221,10 @@ class Service:
         for workspace in self._workspaces.all():
             async with self._locks[workspace.ws_id].reading():
                 await _in_thread(workspace.watch.arm)
+
+    async def _work(self, uid: int, call: Callable[..., T], *arguments: Any) -> T:
+        """What may take long, as one of the few operations of a user that go on at once."""
+        return await trio.to_thread.run_sync(functools.partial(call, *arguments), limiter=self._workers[uid])
 
     async def _find(self, name: str, uid: int) -> Workspace:
         return await _in_thread(self._workspaces.find, name, uid)

@@ -11,9 +11,11 @@ Threads: any, under the lock of ``Registry``.
 
 import errno
 import fcntl
+import logging
 import os
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,10 @@ from backend.errors import StoreCorrupt, StoreLocked
 
 RESERVE_BYTES = 1 << 20
 
+_LOCK = "daemon.lock"
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
+
+log = logging.getLogger("ctxfs.checkpoints")
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,15 +68,26 @@ class StateDirectory:
         make_private(self.indexes)
         self._fill_reserve()
 
-    def lock(self) -> int:
-        """A descriptor that holds the directory until it is closed (``StoreLocked``, ``OSError``)."""
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Holds the directory against other daemons (``StoreLocked``, ``OSError``)."""
+        fd = self._lock()
+        try:
+            yield
+            (self.root / _LOCK).unlink(missing_ok=True)  # while it is held: who opens it next makes a new one
+        finally:
+            os.close(fd)
+
+    def _lock(self) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        fd = os.open(self.root / "daemon.lock", flags, 0o600)
+        fd = os.open(self.root / _LOCK, flags, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(fd)
             raise StoreLocked(f"another checkpoint daemon uses {self.root}") from None
+        if os.fstat(fd).st_size:
+            log.info("the last daemon did not end as it should")
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         return fd

@@ -7,6 +7,8 @@ for watches the tree itself is looked at. One thread at a time uses a watch.
 
 import contextlib
 import ctypes
+import errno
+import functools
 import os
 import struct
 import time
@@ -29,7 +31,11 @@ _NEW = _IN_CREATE | _IN_MOVED_TO
 _EVENT = struct.Struct("iIII")
 _BUFFER = 1 << 16
 
+# What the kernel grants is for all of root's programs: half of it at most is ours, and an eighth of that a workspace's.
+_SHARE, _WORKSPACES = 2, 8
+
 _libc = ctypes.CDLL(None, use_errno=True)
+_armed: set["Watch"] = set()
 
 
 class Watch:
@@ -46,15 +52,19 @@ class Watch:
             os.close(self._inotify)
         self._inotify = -1
         self._paths.clear()
+        _armed.discard(self)
 
     def arm(self) -> None:
         """Watches the tree that is there now, as one in which nobody writes."""
         self.close()
         self._writing = False
+        if len(_armed) >= _share_of("max_user_instances"):
+            return
         try:
             self._inotify = _checked(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
             with opened(self._root) as root:
                 self._add(root, ())
+            _armed.add(self)
         except (OSError, TreeChanged):
             self.close()
 
@@ -105,6 +115,8 @@ class Watch:
                     waiting.append(self._add_level(cursor, (*names, *cursor.names)))
 
     def _add_level(self, cursor: Cursor, names: tuple[str, ...]) -> list[str]:
+        if len(self._paths) >= _share_of("max_user_watches") // _WORKSPACES:
+            raise OSError(errno.ENOSPC, "too many directories to be watched")
         path = f"/proc/self/fd/{cursor.fd}".encode()
         mask = _CHANGES | _IN_CLOSE_WRITE | _IN_ONLYDIR
         self._paths[_checked(_libc.inotify_add_watch(self._inotify, path, mask))] = names
@@ -144,6 +156,14 @@ class Watch:
                     at += _EVENT.size
                     yield wd, mask, os.fsdecode(data[at : at + length].rstrip(b"\0"))
                     at += length
+
+
+@functools.cache
+def _share_of(limit: str) -> int:
+    try:
+        return int(Path(f"/proc/sys/fs/inotify/{limit}").read_text(encoding="ascii")) // _SHARE
+    except (OSError, ValueError):
+        return 0
 
 
 def _checked(result: int) -> int:

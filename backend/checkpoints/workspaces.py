@@ -14,11 +14,12 @@ from pathlib import Path
 
 import msgspec
 
-from backend.checkpoints.backends import DATA_ROOT, Backends, Choice
+from backend.checkpoints.backends import Backends, Choice
 from backend.checkpoints.catalogue import Catalogue, Record
 from backend.checkpoints.durable import make_private, sync_directory
 from backend.checkpoints.errors import CheckpointError, InvalidPath, WorkspaceNotFound
 from backend.checkpoints.journal import Adopting, Journal, Releasing
+from backend.checkpoints.snapshots.data_roots import is_data_root
 from backend.checkpoints.snapshots.walking import TreeChanged
 from backend.checkpoints.state import Registry, StateDirectory
 from backend.checkpoints.times import now_text
@@ -111,7 +112,7 @@ class Workspaces:
         """Snapshots are neither in a workspace nor around it."""
         roots = [self._backends.mount_path, self._directory.root, data_root]
         for root in [*roots, *(known.snapshots.root.parent for known in self.all() if known.catalogue.data_root)]:
-            if root is not None and Path(path).is_relative_to(root):
+            if root is not None and (Path(path).is_relative_to(root) or any(map(is_data_root, Path(path).parents))):
                 raise InvalidPath(f"path is inside mount_path ({root}): {path}")
             if root is not None and root.is_relative_to(path):
                 raise InvalidPath(f"path holds the snapshots ({root}): {path}")
@@ -124,7 +125,8 @@ class Workspaces:
         """Where a symlink to a live tree is that nobody has registered any more, and that tree's back end."""
         root = Path(path).parent
         link = Path(os.path.realpath(os.path.dirname(name.rstrip("/")))) / os.path.basename(name.rstrip("/"))
-        if root not in self._backends.data_roots() | _data_root_of(root) or not link.is_symlink():
+        known = is_data_root(root) or not self._backends.data_roots().isdisjoint((root, root.parent))
+        if not known or not link.is_symlink():
             return None
         return str(link), Choice(self._backends.backend_of(root), root)
 
@@ -287,10 +289,6 @@ class Workspaces:
         for id, record in snapshots.items():
             if record.missing != (id not in present):
                 snapshots[id] = msgspec.structs.replace(record, missing=id not in present)
-
-
-def _data_root_of(directory: Path) -> set[Path]:
-    return {directory} if directory.name == DATA_ROOT else set()
 
 
 def may_use(uid: int, workspace: Workspace) -> bool:

@@ -5,7 +5,6 @@ gives running requests ten seconds, and leaves the rest to the repair at its nex
 """
 
 import logging
-import os
 import resource
 import signal
 from pathlib import Path
@@ -46,11 +45,8 @@ def serve(options: Options) -> None:
     _raise_descriptor_limit()
     directory = StateDirectory(options.state)
     directory.prepare()
-    lock = directory.lock()
-    try:
+    with directory.locked():
         trio.run(_run, options, directory)
-    finally:
-        os.close(lock)
 
 
 async def _run(options: Options, directory: StateDirectory) -> None:

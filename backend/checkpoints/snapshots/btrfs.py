@@ -17,14 +17,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from backend.checkpoints.durable import make_private, sync_directory
-from backend.checkpoints.errors import InternalError, InvalidPath
+from backend.checkpoints.durable import make_private
+from backend.checkpoints.errors import InvalidPath
 from backend.checkpoints.identity import Identity, identity_of, opened, opened_in
 from backend.checkpoints.snapshots import btrfs_calls as btrfs
 from backend.checkpoints.snapshots.attributes import copy_attributes
 from backend.checkpoints.snapshots.beside import Beside, exists_in
 from backend.checkpoints.snapshots.comparing import compare
 from backend.checkpoints.snapshots.copying import Stamp, TreeCopy, stamp_of
+from backend.checkpoints.snapshots.data_roots import make_data_root
 from backend.checkpoints.snapshots.removing import remove_below
 from backend.checkpoints.snapshots.send_stream import changes
 from backend.checkpoints.snapshots.transfer import transfer_data
@@ -132,7 +133,7 @@ class BtrfsSnapshots:
         """Copies the directory into a subvolume and puts a symlink in its place, unless it changes meanwhile."""
         if self.has_moved_in():
             return
-        _make_root(self._data_root)
+        make_data_root(self._data_root)
         make_private(self._bucket)
         with opened(self._path.parent) as parent, opened(self._data_root) as root, opened(self._path) as original:
             old = identity_of(original)
@@ -232,18 +233,6 @@ def _destroy(root: int, name: str) -> None:
         if btrfs.has_subvolumes(doomed):
             remove_below(doomed)
     btrfs.destroy(root, name)
-
-
-def _make_root(data_root: Path) -> None:
-    """A directory through which users pass to their workspaces, and in which nobody else makes anything."""
-    if not data_root.exists():
-        data_root.mkdir(mode=0o755)
-        sync_directory(data_root.parent)
-    with opened(data_root) as fd:
-        found = os.fstat(fd)
-        if found.st_uid != 0 or found.st_mode & 0o022:
-            raise InternalError(f"others than root may write in {data_root}")
-    make_private(data_root / "snapshots")
 
 
 def _stamps(root: int) -> dict[str, Stamp]:

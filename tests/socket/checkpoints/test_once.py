@@ -1,7 +1,11 @@
 """What needs to be shown with one back end only (spec 6.3, 6.5)."""
 
+import os
+import stat
+
 from backend.checkpoints import wire
-from tests.checkpointing import CheckpointDaemon, disk, scratch
+from tests.checkpointing import CheckpointDaemon, checkpoint_daemon, disk, scratch
+from tests.people import ALICE, BOB
 
 
 def test_cleanup_keeps_twenty_unless_told(copying: CheckpointDaemon) -> None:
@@ -21,3 +25,23 @@ def test_a_workspace_of_another_file_system_than_the_snapshots(copying: Checkpoi
         copying.rollback(workspace, "one")
         assert (workspace / "file").read_text() == "first\n"
         copying.expect(wire.RecoverOk, wire.Recover(str(workspace)))
+
+
+def test_who_could_not_reach_a_workspace_cannot_reach_it_on_btrfs_either() -> None:
+    """It moves out of its private parent directory; nobody gets in by that, and its owner is not shut out."""
+    with checkpoint_daemon("btrfs") as daemon:
+        private = daemon.new_workspace(ALICE.uid)
+        private.chmod(0o700)
+        workspace = private / "workspace"
+        ALICE.does(workspace.mkdir)
+        ALICE.does((workspace / "file").write_text, "hers")
+        daemon.expect(wire.CheckpointOk, wire.Checkpoint(str(workspace), "one"), ALICE)
+        live = workspace.resolve()
+        assert stat.S_IMODE(live.stat().st_mode) & 0o005
+        assert ALICE.does((workspace / "file").read_text) == "hers"
+        assert BOB.outcome(os.listdir, live) == "EACCES"
+        assert ALICE.outcome((live.parent / "new").mkdir) == "EACCES"
+        daemon.expect(wire.RollbackOk, wire.Rollback(str(workspace), "one"), ALICE)
+        daemon.restart()
+        daemon.expect(wire.RecoverOk, wire.Recover(str(workspace)), ALICE)
+        assert ALICE.does((workspace / "file").read_text) == "hers"
