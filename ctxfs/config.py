@@ -15,11 +15,14 @@ from typing import Any, NamedTuple, get_args
 from backend.errors import CtxError, SessionError
 from backend.line_rules import EVENTS
 from backend.marks import FieldType, Marks
+from backend.names import is_stable_path
 from ctxfs import logs, stores
+from ctxfs.agents.settings import Settings
 
 SYSTEM_FILE = Path("/etc/ctxfs/config.toml")
 ENVIRONMENT_PREFIX = "CTXFS_"
 OPTION = "option"
+_AGENTS = Settings()
 _MARKS = "marks."
 _TYPES = ", ".join(get_args(FieldType))
 
@@ -81,6 +84,17 @@ class Config(NamedTuple):
     @property
     def log_level(self) -> str:
         return str(self.values["log_level"].value)
+
+    @property
+    def agents(self) -> Settings:
+        """What agents get."""
+        return Settings(
+            str(self.values["agent_home"].value),
+            str(self.values["agent_path"].value),
+            str(self.values["agent_lang"].value),
+            int(str(self.values["agent_timeout"].value)),
+            int(str(self.values["agent_output"].value)),
+        )
 
     @property
     def umount_timeout(self) -> int:
@@ -209,6 +223,18 @@ def _seconds(value: Any) -> int:
     return value
 
 
+def _bytes(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+        raise ValueError("must be a number of bytes")
+    return value
+
+
+def _stable_path(value: Any) -> str:
+    if not isinstance(value, str) or not is_stable_path(value):
+        raise ValueError("must be an absolute path without empty, . or .. parts")
+    return value
+
+
 def _one_of(*choices: str) -> Callable[[Any], str]:
     def check(value: Any) -> str:
         if value not in choices:
@@ -242,6 +268,11 @@ SETTINGS = (
     Setting("options", lambda _: "", _text, "mount options, as after -o"),
     Setting("runtime_dir", _default_runtime, _path, "control sockets and state of running daemons"),
     Setting("log_level", lambda _: "info", _one_of(*logs.LEVELS), "the least urgent events that are logged"),
+    Setting("agent_home", lambda _: _AGENTS.home, _stable_path, "HOME of agents, a path of their view"),
+    Setting("agent_path", lambda _: _AGENTS.path, _text, "PATH of agents"),
+    Setting("agent_lang", lambda _: _AGENTS.lang, _text, "LANG of agents"),
+    Setting("agent_timeout", lambda _: _AGENTS.wall_s, _seconds, "seconds that a run may take; 0: no end"),
+    Setting("agent_output", lambda _: _AGENTS.output_bytes, _bytes, "bytes that a run may print"),
     Setting("umount_timeout", lambda _: 10, _seconds, "seconds that umount waits for the daemon to end"),
 )
 

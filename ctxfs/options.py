@@ -10,7 +10,7 @@ _ALWAYS = frozenset(("default_permissions", "nosuid", "nodev"))
 _DEFAULTS = frozenset(("rw", "exec", "async", "atime", "diratime", "defaults")) | _ALWAYS
 _FSTAB = frozenset(("auto", "noauto", "user", "nouser", "users", "owner", "group", "nofail", "_netdev"))
 _FSTAB_PREFIXES = ("x-", "comment=")
-# agent_timeout is meant for agents' runs, not for the mount: it is accepted, and `config show` has it (spec 4.6).
+# What these say goes to the daemon, and nothing of it to the kernel (spec 4.6).
 _OWN = {"store": (re.compile(".+"), "a directory"), "agent_timeout": (re.compile("[0-9]+"), "a time in seconds")}
 _REFUSED = {
     "suid": "the mount is always nosuid",
@@ -22,10 +22,11 @@ _REFUSED = {
 
 
 class MountOptions(NamedTuple):
-    """Parsed ``-o``: options for the kernel, and the store's directory."""
+    """Parsed ``-o``: options for the kernel, the store's directory, the seconds that a run may take."""
 
     kernel: frozenset[str]
     store: str | None = None
+    agent_timeout: int | None = None
 
 
 def parse_options(text: str) -> MountOptions:
@@ -42,7 +43,8 @@ def parse_options(text: str) -> MountOptions:
             kernel.add(option)
         elif option not in _DEFAULTS | _FSTAB and not option.startswith(_FSTAB_PREFIXES):
             raise InvalidValue(f"unknown mount option {option!r}")
-    return MountOptions(frozenset(kernel), own.get("store"))
+    seconds = own.get("agent_timeout")
+    return MountOptions(frozenset(kernel), own.get("store"), None if seconds is None else int(seconds))
 
 
 def _value_of(key: str, value: str) -> str:

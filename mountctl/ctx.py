@@ -20,6 +20,10 @@ PROGRAM = Group(
                 "tree": Command("mountctl.ctx_agent_tree", "show which session was branched from which"),
                 "log": Command("mountctl.ctx_agent_log", "show every entry of a session, and follow it"),
                 "trajectory": Command("mountctl.ctx_agent_trajectory", "print a session in the format ATIF"),
+                "send": Command("mountctl.ctx_agent_send", "send a message to an agent, print its reply"),
+                "chat": Command("mountctl.ctx_agent_chat", "talk with an agent, a message a line"),
+                "resume": Command("mountctl.ctx_agent_resume", "print a session's entries after a cursor"),
+                "cancel": Command("mountctl.ctx_agent_cancel", "end a run"),
                 "import": Command("mountctl.ctx_agent_import", "import transcripts of other programs"),
                 "export": Command("mountctl.ctx_agent_export", "write a session as a file for other programs"),
                 "session": Group(

@@ -25,27 +25,29 @@ class Refused(Failure):
 
 
 class CtxSocket:
-    """A connection."""
+    """A connection; ``name`` is what messages call it."""
 
-    def __init__(self, connected: socket.socket) -> None:
+    def __init__(self, connected: socket.socket, name: str = "agent/ctx.sock") -> None:
         self._socket = connected
+        self._name = name
         self._answers = connected.makefile("rb")
 
     def send(self, request: dict[str, Any], lines: Iterable[bytes] = ()) -> None:
         """Sends a request, and the lines that follow it (``Failure``: the daemon is gone)."""
-        with _gone_is_a_failure():
+        with _gone_is_a_failure(self._name):
             self._socket.sendall(b"".join(part + b"\n" for part in (compact(request), *lines)))
 
     def receive(self) -> dict[str, Any]:
         """The next answer (``Refused``: it is an error; ``Failure``: the daemon is gone)."""
-        with _gone_is_a_failure():
+        return accepted(self.receive_frame())
+
+    def receive_frame(self) -> dict[str, Any]:
+        """The next frame, whatever it says (``Failure``: the daemon is gone)."""
+        with _gone_is_a_failure(self._name):
             line = self._answers.readline()
         if not line.endswith(b"\n"):
-            raise Failure("the daemon closed agent/ctx.sock: `mountctl status` shows whether it works", UNAVAILABLE)
-        answer = lenient_object(line)
-        if answer.get("type") == "error":
-            raise Refused(str(answer.get("code")), str(answer.get("message")))
-        return answer
+            raise Failure(f"the daemon closed {self._name}: `mountctl status` shows whether it works", UNAVAILABLE)
+        return lenient_object(line)
 
     def frames(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """The answers to a request of many, without the ``end`` (errors as ``receive``)."""
@@ -58,28 +60,40 @@ class CtxSocket:
         self._socket.close()
 
 
+def accepted(frame: dict[str, Any]) -> dict[str, Any]:
+    """The frame, unless it is an error (``Refused``)."""
+    if frame.get("type") == "error":
+        raise Refused(str(frame.get("code")), str(frame.get("message")))
+    return frame
+
+
 @contextlib.contextmanager
-def _gone_is_a_failure() -> Iterator[None]:
+def _gone_is_a_failure(name: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Failure(f"agent/ctx.sock: {error.strerror}", UNAVAILABLE) from error
+        raise Failure(f"{name}: {error.strerror}", UNAVAILABLE) from error
 
 
 def connect() -> CtxSocket | None:
     """A connection to the mount's daemon, None where the mount has no such socket."""
-    directory = f"{places.root()}/agent"
+    return connect_to("agent/ctx")
+
+
+def connect_to(agent: str) -> CtxSocket | None:
+    """A connection to a socket of the mount, ``agent/NAME`` or ``model/PROVIDER/NAME``; None where there is none."""
+    directory, _, name = f"{places.root()}/{agent}.sock".rpartition("/")
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        with _short(directory) as short:
-            connected.connect(f"{short}/ctx.sock")
+        with _short(directory, name) as short:
+            connected.connect(f"{short}/{name}")
     except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
         connected.close()
         return None
     except BaseException:
         connected.close()
         raise
-    return CtxSocket(connected)
+    return CtxSocket(connected, f"{agent}.sock")
 
 
 @contextlib.contextmanager
@@ -97,9 +111,9 @@ def connection() -> Iterator[CtxSocket]:
 
 
 @contextlib.contextmanager
-def _short(directory: str) -> Iterator[str]:
-    """A path of a directory that is short enough for the address of a socket in it."""
-    if len(os.fsencode(directory)) + len("/ctx.sock") <= _LONGEST_PATH:
+def _short(directory: str, name: str) -> Iterator[str]:
+    """A path of a directory that is short enough for the address of a socket of that name in it."""
+    if len(os.fsencode(f"{directory}/{name}")) <= _LONGEST_PATH:
         yield directory
         return
     descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)

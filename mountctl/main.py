@@ -12,6 +12,23 @@ PROGRAM = Group(
         "status": Command("mountctl.status", "show every ctxfs mount and whether it works"),
         "backup": Command("mountctl.backup", "copy a store, mounted or not"),
         "restore": Command("mountctl.restore", "put a backup in the place of a store"),
+        "agent": Group(
+            "Defines agents, and models (model:PROVIDER/MODEL in place of NAME).",
+            {
+                "add": Command("mountctl.agent_add", "define an agent"),
+                "set": Command("mountctl.agent_set", "change an agent's definition"),
+                "remove": Command("mountctl.agent_remove", "take a definition back; sessions stay"),
+                "list": Command("mountctl.agent_list", "list the agents and models that are defined"),
+            },
+        ),
+        "shared": Group(
+            "Spaces that the members of a group share.",
+            {
+                "create": Command("mountctl.shared_create", "make a shared space"),
+                "remove": Command("mountctl.shared_remove", "remove a shared space that holds nothing"),
+                "list": Command("mountctl.shared_list", "list the shared spaces"),
+            },
+        ),
         "checkpointd": Command("mountctl.checkpointd", "serve workspace checkpoints (ws-ckpt)"),
         "config": Group(
             "Shows and checks the configuration.",

@@ -14,6 +14,7 @@ from pathlib import Path
 import ctxfs
 from backend.errors import InvalidValue
 from ctxfs import logs, mountpoint, probe, stores
+from ctxfs.agents.settings import Settings
 from ctxfs.options import MountOptions, parse_options
 from ctxfs.plan import Plan, daemon_command
 from ctxfs.runtime import RuntimeFiles
@@ -46,12 +47,17 @@ def run(arguments: argparse.Namespace) -> int:
         undo.callback(stores.remove_made, mountpoint.prepare(target, config.runtime_dir))
         undo.callback(stores.remove_made, stores.make_directory(store))
         plan = Plan(target, store, form, options.kernel, config.runtime_dir, config.log_level, marks=config.marks)
+        plan = plan._replace(agents=_agents(config.agents, options))
         if arguments.foreground:
             _serve(plan, undo)
         else:
             start(plan._replace(log_file=RuntimeFiles(plan.runtime, target).log))
             undo.pop_all()
     return OK
+
+
+def _agents(configured: Settings, options: MountOptions) -> Settings:
+    return configured if options.agent_timeout is None else configured._replace(wall_s=options.agent_timeout)
 
 
 def _options(text: str) -> MountOptions:

@@ -136,8 +136,10 @@ class AgentService:
             while frames_heard := await listener.take():
                 await connection.send_lines(frames_heard)
             nursery.cancel_scope.cancel()
-        if run.done is not None:
-            await connection.send_lines([run.done] * len(cancels))
+        if run.done is None:
+            # Its end could not be recorded, which the client was told; nothing else would tell it that this is all.
+            raise trio.BrokenResourceError
+        await connection.send_lines([run.done] * len(cancels))
 
     async def _hear_cancels(self, connection: Connection, run: Run, heard: list[Cancel]) -> None:
         """Requests are answered one after another, but a run may be cancelled on the connection that hears it."""

@@ -1,0 +1,214 @@
+"""Definitions of agents and models, through the mount: what ``mountctl agent …`` commands share (spec 4.6)."""
+
+import argparse
+import contextlib
+import errno
+import json
+import os
+import pwd
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from backend.errors import InvalidValue
+from backend.names import is_agent_name, is_model_name
+from ctxfs.agents.cwd import find_executable
+from ctxfs.agents.launch import Identity, View
+from ctxfs.agents.mount_table import MODES, parse_table
+from ctxfs.agents.settings import Settings
+from ctxfs.agents.views import build
+from ctxfs.config import load
+from mountctl.cli import USAGE, Failure
+
+ADAPTERS = ("cosh",)
+VALUES = ("root", "cwd", "mount", "model", "owner", "meta.json", "exec")
+"""The files of a definition; the executable comes last, as an agent is there with it."""
+_HOST = "/"
+
+
+class Definition(NamedTuple):
+    """A definition's directory on a mount."""
+
+    mountpoint: str
+    path: str
+
+    def read(self, name: str) -> str:
+        """A value without its newline, empty where there is none."""
+        try:
+            with open(f"{self.path}/{name}", encoding="utf-8") as file:
+                return file.read().removesuffix("\n")
+        except FileNotFoundError:
+            return ""
+
+    def write(self, values: Mapping[str, str]) -> None:
+        """Writes values; an empty one takes back what was there."""
+        for name in VALUES:
+            if name in values and values[name] != self.read(name):
+                with open(f"{self.path}/{name}", "w", encoding="utf-8") as file:
+                    file.write(f"{values[name]}\n")
+
+
+def add_mountpoint(parser: argparse.ArgumentParser) -> None:
+    """``--mountpoint``."""
+    parser.add_argument("--mountpoint", metavar="DIR", help="the mount; default: /ctx, as a user ~/ctx")
+
+
+def add_name(parser: argparse.ArgumentParser) -> None:
+    """NAME and ``--mountpoint``."""
+    parser.add_argument("name", metavar="NAME", help="an agent, or model:PROVIDER/MODEL")
+    add_mountpoint(parser)
+
+
+def add_values(parser: argparse.ArgumentParser, *, exec_required: bool) -> None:
+    """The options that say what a definition is."""
+    text = "what runs: a JSON array, or words as in a shell"
+    parser.add_argument("--exec", required=exec_required, metavar="ARGV", help=text)
+    parser.add_argument("--root", metavar="DIR", help="the agent's root on the host; default: each user's own")
+    parser.add_argument("--cwd", metavar="PATH", help="where it works, a path in that root; default: /")
+    parser.add_argument("--owner", metavar="UID", help="the only user who may talk with it, besides root")
+    parser.add_argument("--model", metavar="M", help="the model that sessions note")
+    text = "what of the host it sees, and where; more than once"
+    parser.add_argument("--mount", action="append", metavar="SRC:DST:ro|rw", help=text)
+    parser.add_argument("--adapter", choices=ADAPTERS, help="what its output is, where it is not an agent's")
+
+
+def mountpoint_of(arguments: argparse.Namespace) -> str:
+    """Where the mount is that a command means (``Failure``: it is none)."""
+    mountpoint = load({"mountpoint": arguments.mountpoint}).mountpoint
+    if not os.path.isfile(f"{mountpoint}/status"):
+        raise Failure(f"no ctxfs at {mountpoint}: `mountctl status` shows what is mounted, --mountpoint names it")
+    return mountpoint
+
+
+def definition_of(arguments: argparse.Namespace) -> Definition:
+    """The definition that a command names; it need not be there (``Failure``: it cannot be one)."""
+    mountpoint = mountpoint_of(arguments)
+    kind, _, name = arguments.name.rpartition(":")
+    valid = is_agent_name(name) if not kind else kind == "model" and is_model_name(name) and "/" in name
+    if not valid:
+        raise Failure(f"{arguments.name!r} is no name of an agent, and not model:PROVIDER/MODEL", USAGE)
+    return Definition(mountpoint, f"{mountpoint}/{kind or 'agent'}/{name}.d")
+
+
+def existing(arguments: argparse.Namespace) -> Definition:
+    """As ``definition_of``, of one that is there (``Failure``: it is not)."""
+    definition = definition_of(arguments)
+    if not os.path.isdir(definition.path):
+        raise Failure(f"{arguments.name} is not defined: `mountctl agent list` shows what is")
+    return definition
+
+
+def values_of(arguments: argparse.Namespace, definition: Definition) -> dict[str, str]:
+    """The values that the options say, judged together with those that the definition has (``Failure``)."""
+    given = {
+        "exec": None if arguments.exec is None else json.dumps(_argv(arguments.exec), ensure_ascii=False),
+        "root": arguments.root,
+        "cwd": arguments.cwd,
+        "owner": None if arguments.owner is None else _uid(arguments.owner),
+        "model": arguments.model,
+        "mount": None if arguments.mount is None else "\n".join(map(_row, filter(None, arguments.mount))),
+        "meta.json": _meta(definition, arguments.adapter),
+    }
+    values = {name: value for name, value in given.items() if value is not None}
+    _check(definition, values)
+    return values
+
+
+def _argv(text: str) -> list[str]:
+    try:
+        argv = json.loads(text) if text.lstrip().startswith("[") else shlex.split(text)
+    except ValueError as error:
+        raise Failure(f"--exec: {error}", USAGE) from None
+    if not argv or not all(isinstance(word, str) and word and "\0" not in word for word in argv[:1]):
+        raise Failure("--exec is a JSON array of strings, or words as in a shell", USAGE)
+    return [str(word) for word in argv]
+
+
+def _uid(text: str) -> str:
+    if not text or text.isdecimal():
+        return text
+    try:
+        return str(pwd.getpwnam(text).pw_uid)
+    except KeyError:
+        raise Failure(f"--owner: no user {text!r}") from None
+
+
+def _row(text: str) -> str:
+    parts = text.split(":")
+    if len(parts) != 3 or parts[2] not in MODES:
+        raise Failure(f"--mount {text!r} is not SRC:DST:ro or SRC:DST:rw", USAGE)
+    return "\t".join(parts)
+
+
+def _meta(definition: Definition, adapter: str | None) -> str | None:
+    if adapter is None:
+        return None
+    return json.dumps({**json.loads(definition.read("meta.json") or "{}"), "adapter": adapter}, ensure_ascii=False)
+
+
+def _check(definition: Definition, values: Mapping[str, str]) -> None:
+    """Refuses what cannot run: the executable is looked for where the agent would find it."""
+
+    def value(name: str) -> str:
+        return values.get(name, definition.read(name))
+
+    root, argv = value("root"), json.loads(value("exec") or "[]")
+    if root and not os.path.isdir(root):
+        raise Failure(f"--root: no directory {root!r}")
+    try:
+        rows = tuple(parse_table(value("mount")))
+    except InvalidValue as error:
+        raise Failure(f"--mount: {error}", USAGE) from None
+    # Whose root is each user's own is looked at without one; what users put there is usually the host's as well.
+    views = [View(root or None, definition.mountpoint, rows), *([] if root else [View(_HOST, definition.mountpoint)])]
+    failures = [_failure(view, value("cwd") or "/", argv[0]) for view in views] if argv else []
+    if failures and all(failures):
+        where = root or "its view, nor on the host"
+        raise Failure(
+            f"no executable {argv[0]!r} in {where}: {os.strerror(failures[0])}; --root and --mount say what it sees"
+        )
+
+
+def _failure(view: View, cwd: str, name: str) -> int:
+    """Why an executable is not one in that view, as an errno; 0 if it is. In a child, as a view is a process's own."""
+    pid = os.fork()
+    if pid == 0:
+        number = errno.EIO
+        try:
+            built = build(view, Identity(os.geteuid(), os.getegid()), "/")
+            find_executable(built.root, cwd, name, Settings().path)
+            number = 0
+        except OSError as error:
+            number = error.errno or errno.EIO
+        finally:
+            os._exit(number)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def definitions(mountpoint: str) -> Iterator[tuple[str, Definition]]:
+    """Every definition of a mount: as commands name it, agents first, by name."""
+    yield from _in(mountpoint, "agent", "")
+    with contextlib.suppress(FileNotFoundError):
+        for provider in sorted(os.listdir(f"{mountpoint}/model")):
+            yield from _in(mountpoint, f"model/{provider}", f"model:{provider}/")
+
+
+def _in(mountpoint: str, directory: str, prefix: str) -> Iterator[tuple[str, Definition]]:
+    for name in sorted(os.listdir(f"{mountpoint}/{directory}")):
+        if name.endswith(".d"):
+            yield prefix + name.removesuffix(".d"), Definition(mountpoint, f"{mountpoint}/{directory}/{name}")
+
+
+def as_json(name: str, definition: Definition) -> dict[str, Any]:
+    """A definition as ``mountctl agent list --json`` has it."""
+    meta = json.loads(definition.read("meta.json") or "{}")
+    return {
+        "name": name,
+        "exec": json.loads(definition.read("exec") or "[]"),
+        "root": definition.read("root") or None,
+        "cwd": definition.read("cwd") or "/",
+        "owner": int(definition.read("owner")) if definition.read("owner") else None,
+        "model": definition.read("model") or None,
+        "mounts": [line.split("\t") for line in definition.read("mount").split("\n") if line],
+        "adapter": meta.get("adapter"),
+    }

@@ -1,0 +1,156 @@
+"""Talking with an agent: what ``ctx agent send``, ``chat``, ``resume`` and ``cancel`` share (spec 3.2, 4.2).
+
+A reply is printed as it streams in. The first Ctrl-C asks the daemon to cancel the run, the second leaves.
+"""
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any, NamedTuple
+
+from backend.lines import text_of
+from backend.strict_json import compact
+from mountctl import ctx_socket, places
+from mountctl.cli import ERROR, INTERRUPTED, OK, USAGE, Failure
+from mountctl.ctx_socket import CtxSocket, accepted
+from mountctl.text import escaped, is_terminal, styled
+
+SCOPES = ("private", "shared", "temp")
+_DIM = "2"
+
+
+class Conversation(NamedTuple):
+    """Whom to talk with, and in which session; ``fields`` say that in a request."""
+
+    socket: str
+    fields: dict[str, Any]
+
+    @contextlib.contextmanager
+    def connected(self) -> Iterator[CtxSocket]:
+        """A connection (``Failure``: there is no such agent, or no mount)."""
+        found = ctx_socket.connect_to(self.socket)
+        if found is None:
+            raise self._nobody()
+        with contextlib.closing(found):
+            yield found
+
+    def _nobody(self) -> Failure:
+        try:
+            os.stat(f"{places.root()}/status")
+        except OSError as error:
+            return places.no_mount(error)
+        return Failure(
+            f"{places.root()}/{self.socket}.sock is not there: an admin defines agents, `mountctl agent add`"
+        )
+
+
+def conversation(arguments: argparse.Namespace, scope: str | None = None) -> Conversation:
+    """What the options of a command say (``Failure``)."""
+    kind, _, name = arguments.agent.rpartition(":")
+    if kind and "/" not in name:
+        raise Failure("only a model of a provider has a socket: model:PROVIDER/MODEL", USAGE)
+    scope = scope or ("private" if arguments.space is None else "shared")
+    fields: dict[str, Any] = {"scope": scope}
+    if arguments.space is not None:
+        fields["space"] = arguments.space
+    # What a temp session is called matters to nobody, and where it is not there is nothing to look up.
+    fields["session"] = arguments.session or ("default" if scope == "temp" else _current(arguments))
+    places.definition(arguments.agent)  # judges the name
+    return Conversation(f"{kind or 'agent'}/{name}", fields)
+
+
+def _current(arguments: argparse.Namespace) -> str:
+    return places.current(arguments.agent, arguments.space)
+
+
+def new_id() -> str:
+    """An id for a send that no other has."""
+    return f"ctx-{os.urandom(16).hex()}"
+
+
+def send(conversation: Conversation, connection: CtxSocket, request: dict[str, Any]) -> int:
+    """Sends, prints the reply as it comes, and returns the exit code."""
+    with _cancels(conversation, request["id"]):
+        connection.send({"op": "send", "client": "ctx", **conversation.fields, **request})
+        return _Reply().print(connection)
+
+
+@contextlib.contextmanager
+def _cancels(conversation: Conversation, id: str) -> Iterator[None]:
+    """In the block Ctrl-C cancels the run, once; then it is what it is elsewhere."""
+
+    def cancel(_number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, before)
+        print("\nctx: cancelling; press Ctrl-C again to leave", file=sys.stderr)
+        with conversation.connected() as other:
+            other.send({"op": "cancel", "id": id, **conversation.fields})
+
+    before = signal.signal(signal.SIGINT, cancel)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class _Reply:
+    """Prints what an agent says: its text to stdout; what it does, and why it failed, to stderr."""
+
+    def __init__(self) -> None:
+        self._streamed = ""
+        self._ended_line = True
+        self._failure: dict[str, Any] | None = None
+
+    def print(self, connection: CtxSocket) -> int:
+        while True:
+            frame = connection.receive_frame()
+            match frame:
+                case {"type": "delta", "text": str(text)}:
+                    self._streamed += text
+                    self._write(text)
+                case {"type": "message", "role": "assistant"}:
+                    self._message(frame)
+                case {"type": "tool_call", "name": str(name)}:
+                    self._end_line()
+                    print(styled(escaped(f"[{name}]"), _DIM), file=sys.stderr)
+                case {"type": "error", "run": str()}:
+                    # A done follows: the error of a run is what the run ends with.
+                    self._failure = frame
+                case {"type": "done", "status": str(status)}:
+                    self._end_line()
+                    return self._code(status)
+            if self._failure is not frame:
+                accepted(frame)
+
+    def _message(self, frame: dict[str, Any]) -> None:
+        text = text_of(compact(frame))
+        if text != self._streamed:
+            if self._streamed:
+                self._end_line()
+            self._write(text)
+        self._streamed = ""
+        self._end_line()
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(escaped(text) if is_terminal() else text)
+        sys.stdout.flush()
+        if text:
+            self._ended_line = text.endswith("\n")
+
+    def _end_line(self) -> None:
+        if not self._ended_line:
+            self._write("\n")
+
+    def _code(self, status: str) -> int:
+        if status == "ok":
+            return OK
+        if status == "cancelled":
+            print("ctx: cancelled", file=sys.stderr)
+            return INTERRUPTED
+        if self._failure is not None:
+            accepted(self._failure)
+        # A retry of a run that failed is told its end, not its reason.
+        raise Failure("the run failed: `ctx agent log` says why", ERROR)
