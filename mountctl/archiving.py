@@ -16,6 +16,7 @@ from backend.system_calls import RENAME_NOREPLACE, rename
 from mountctl import places
 from mountctl.cli import DENIED, UNAVAILABLE, USAGE, Failure
 from mountctl.sessions import directory_of, read_value
+from mountctl.text import escaped_name
 
 ARCHIVE = "archived_sessions"
 
@@ -37,7 +38,7 @@ def owner_of(agent: str, shared: str | None) -> Owner:
     """An agent or model that is there (``Failure``)."""
     model = agent.removeprefix(places.MODEL_PREFIX)
     if not (is_agent_name(agent) if model == agent else is_model_name(model)):
-        raise Failure(f"invalid agent name: {agent}", USAGE)
+        raise Failure(f"invalid agent name: {escaped_name(agent)}", USAGE)
     shelf = agent if model == agent else f"model/{model}.d"
     return Owner(directory_of(agent, shared), places.space(shared), shelf, places.current(agent, shared))
 
@@ -45,7 +46,7 @@ def owner_of(agent: str, shared: str | None) -> Owner:
 def session_name(text: str) -> str:
     """``text`` if a session may be called so (``Failure``, usage)."""
     if not is_session_name(text):
-        raise Failure(f"invalid session name: {text}", USAGE)
+        raise Failure(f"invalid session name: {escaped_name(text)}", USAGE)
     return text
 
 
@@ -87,13 +88,14 @@ def shelf_of(owner: Owner, chosen: str | None) -> str:
     base = f"{os.path.realpath(owner.space)}/{ARCHIVE}"
     root = base if chosen is None else os.path.realpath(chosen)
     shelf, sessions = f"{root.rstrip('/')}/{owner.shelf}", os.path.realpath(owner.sessions)
+    shown = escaped_name(root)
     if any(os.path.commonpath((path, sessions)) in (path, sessions) for path in (root, shelf)):
-        raise Failure(f"session archive dir overlaps live session storage: {chosen}", UNAVAILABLE)
+        raise Failure(f"session archive dir overlaps live session storage: {shown}", UNAVAILABLE)
     if os.path.commonpath((root, base)) != base:
-        raise Failure(f"session archive is on another filesystem: {chosen} is not below {base}", UNAVAILABLE)
+        raise Failure(f"session archive is on another filesystem: {shown} is not below {base}", UNAVAILABLE)
     for part in root[len(base) :].split("/"):
         if part and not is_archive_directory_name(part):
-            raise Failure(f"invalid archive directory name: {part}", USAGE)
+            raise Failure(f"invalid archive directory name: {escaped_name(part)}", USAGE)
     return shelf
 
 

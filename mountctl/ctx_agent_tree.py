@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from mountctl.cli import OK
+from mountctl.progress import followed
 from mountctl.session_options import add_agent, add_json
-from mountctl.sessions import SessionRow, directory_of, rows
+from mountctl.sessions import SessionRow, directory_of, names, rows
 from mountctl.text import age_text, counted, escaped_name, styled
 
 DESCRIPTION = """Shows which session was branched from which, and after how many entries. One whose parent is not there
@@ -28,7 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    nodes = tree(rows(directory_of(arguments.agent, arguments.space)))
+    directory = directory_of(arguments.agent, arguments.space)
+    nodes = tree(followed(rows(directory), len(names(directory))))
     if arguments.json:
         print(json.dumps({"sessions": [{"depth": len(node.rails), **node.row._asdict()} for node in nodes]}))
     else:

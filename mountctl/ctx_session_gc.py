@@ -12,9 +12,10 @@ from contextlib import AbstractContextManager
 from mountctl import archiving
 from mountctl.archiving import Changed, Owner
 from mountctl.cli import OK, USAGE, Failure, complain
-from mountctl.progress import Progress
+from mountctl.progress import followed
 from mountctl.session_options import add_agent, add_archive_dir, natural
 from mountctl.sessions import names, read_value
+from mountctl.text import escaped_name
 
 DESCRIPTION = """Archives an agent's sessions: all, or those that meet every condition given. The default session, the
 current one, active ones and those of --keep always stay. Without --yes it only says what it would do."""
@@ -62,7 +63,7 @@ def _updated_before(days: str | None) -> int | None:
     try:
         return int(time.time()) - natural(days) * _DAY_S
     except argparse.ArgumentTypeError:
-        raise Failure(f"invalid --older-than-days value: {days}", USAGE) from None
+        raise Failure(f"invalid --older-than-days value: {escaped_name(days)}", USAGE) from None
 
 
 def eligible(owner: Owner, patterns: Sequence[str] | None, before: int | None, kept: Collection[str]) -> list[str]:
@@ -70,14 +71,11 @@ def eligible(owner: Owner, patterns: Sequence[str] | None, before: int | None, k
     listed = sorted(names(owner.sessions))
     if patterns is not None:
         listed = [name for name in listed if any(matches(pattern, name) for pattern in patterns)]
-    found = []
-    with Progress(len(listed)) as progress:
-        at = progress.of_file()
-        for number, name in enumerate(listed):
-            at(number)
-            if not archiving.protection(owner, name, kept) and _may_go(f"{owner.sessions}/{name}", before):
-                found.append(name)
-    return found
+    return [
+        name
+        for name in followed(listed, len(listed))
+        if not archiving.protection(owner, name, kept) and _may_go(f"{owner.sessions}/{name}", before)
+    ]
 
 
 def matches(pattern: str, name: str) -> bool:

@@ -2,13 +2,24 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
+
+T = TypeVar("T")
 
 _AFTER_S = 1.0
 _EVERY_S = 0.1
 _WIDTH = 30
+
+
+def followed(items: Iterable[T], total: int) -> Iterator[T]:
+    """The items, with a bar for how many of ``total`` have been taken; for work that prints nothing meanwhile."""
+    with Progress(total) as progress:
+        at = progress.of_file()
+        for number, item in enumerate(items):
+            at(number)
+            yield item
 
 
 class Progress:
