@@ -463,3 +463,11 @@ class DiskStore(Store, Protocol):
     def integrity(self) -> Sequence[str]:
         """What is wrong with the store's own files, in words; reads all of them. For the store's thread."""
         ...
+
+    def drift(self) -> Sequence[str]:
+        """What does not hold that the store's own format promises, in words. For the store's thread."""
+        ...
+
+    def repair(self) -> None:
+        """Makes what is derived anew where it is wrong; the log is never touched. For the store's thread."""
+        ...

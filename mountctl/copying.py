@@ -23,8 +23,9 @@ def store_of(config: Config) -> Path:
 def serving(config: Config, store: Path) -> Health | None:
     """The mount that serves a store, None where nobody has it open; a dead one's daemon is gone."""
     for mount in mounts.ctxfs_mounts():
-        if mount.source == str(store):
-            health = examine(mount, config.runtime_dir)
+        health = examine(mount, config.runtime_dir)
+        # The kernel's table has an ASCII form of the store's name, its daemon the name itself.
+        if str(store) in (mount.source, health.daemon and health.daemon.store):
             return None if health.state == "dead" else health
     return None
 

@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(found))
     else:
-        print(_text(found))
+        print(text(found))
     return ERROR if found["faults"] else OK
 
 
@@ -66,7 +66,8 @@ def _mount_faults(status: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield dict.fromkeys(KEYS) | {"check": "mount", "path": "", "reason": reason}
 
 
-def _text(found: dict[str, Any]) -> str:
+def text(found: dict[str, Any]) -> str:
+    """What was found, for people."""
     lines = [_line(fault) for fault in found["faults"]]
     read = f"{counted(found['sessions'], 'session')}, {counted(found['entries'], 'entry', 'entries')}"
     verdict = counted(len(lines), "fault") if lines else "nothing is wrong"

@@ -29,6 +29,7 @@ PROGRAM = Group(
                 "list": Command("mountctl.shared_list", "list the shared spaces"),
             },
         ),
+        "doctor": Command("mountctl.doctor", "check a store that is not mounted, and repair what is derived"),
         "checkpointd": Command("mountctl.checkpointd", "serve workspace checkpoints (ws-ckpt)"),
         "config": Group(
             "Shows and checks the configuration.",

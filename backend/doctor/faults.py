@@ -4,9 +4,9 @@ from typing import Literal
 
 import msgspec
 
-Check = Literal["line", "history", "sequence", "cut-before", "json", "facts", "index", "search"]
+Check = Literal["line", "history", "sequence", "cut-before", "json", "facts", "index", "search", "database", "disk"]
 """What was checked: lines of files, the whole of a history, the log's invariants (spec 2.7), what a session's files say
-of its log, index/, the search index."""
+of its log, index/, the search index, the store's own files, ordinary directories."""
 
 
 class Fault(msgspec.Struct, frozen=True):

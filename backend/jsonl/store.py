@@ -87,6 +87,13 @@ class JsonlStore(Sessions, Definitions):
         self.recover()
         return []
 
+    def drift(self) -> Sequence[str]:
+        """None: opening a session compares it with its log."""
+        return []
+
+    def repair(self) -> None:
+        """Opening makes what is derived anew."""
+
     def status(self) -> StoreStatus:
         """Looks at the whole tree the first time; ``bytes`` are those of the logs that were looked at."""
         self._discover_all()

@@ -21,6 +21,7 @@ from backend.mirror import Mirror
 from backend.sqlite import pending, rows
 from backend.sqlite.core import atomic, growing, transaction
 from backend.sqlite.database import Database, disk_error
+from backend.sqlite.doctor import broken_invariants, repair
 from backend.sqlite.durability import Durability
 from backend.sqlite.logs import sweep
 from backend.sqlite.opening import DATABASE, NOT_COPIED, open_directory
@@ -91,6 +92,22 @@ class SqliteStore(Sessions, Definitions, LogContract):
         except StoreFailed as error:
             return [str(error)]
         return found + [f"row {row} of {table} refers to no row of {other}" for table, row, other, _ in foreign]
+
+    def drift(self) -> Sequence[str]:
+        try:
+            self._settle()
+            return broken_invariants(self._database.connection)
+        except (StoreFailed, sqlite3.Error) as error:
+            return [str(error)]
+
+    def repair(self) -> None:
+        try:
+            self._settle()
+            repair(self._database.connection)
+        except sqlite3.Error as error:
+            raise disk_error(error) from error
+        finally:
+            self._forget()
 
     def status(self) -> StoreStatus:
         [live] = self._database.one("SELECT count(*) FROM session WHERE archive IS NULL")

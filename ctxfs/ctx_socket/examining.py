@@ -16,6 +16,7 @@ from backend.asking import SESSIONS
 from backend.doctor.faults import Fault
 from backend.doctor.owners import check_owner
 from backend.doctor.sessions import check_session
+from backend.doctor.stores import sessions_directory
 from backend.errors import InvalidValue, Missing
 from backend.store import ArchiveDirectory, Owner, Session
 from ctxfs.bridge import Bridge
@@ -47,7 +48,7 @@ class Examinations:
         async with self._turns[connection.peer.uid]:
             if request.session is not None:
                 session = await self._bridge.run(partial(_session, owners[0], request.session))
-                await self._session(report, session, f"{_directory(owners[0])}/{session.name}")
+                await self._session(report, session, f"{sessions_directory(owners[0])}/{session.name}")
             else:
                 for owner in owners:
                     await self._owner(report, owner)
@@ -56,7 +57,7 @@ class Examinations:
         await report.end()
 
     async def _owner(self, report: "_Report", owner: Owner) -> None:
-        path, after = _directory(owner), 0
+        path, after = sessions_directory(owner), 0
         while page := await reach.sessions_after(self._bridge, owner, after):
             for session in page:
                 await self._session(report, session, f"{path}/{session.name}")
@@ -129,11 +130,6 @@ def _session(owner: Owner, name: str, core: "Core") -> Session:
     if session is None:
         raise Missing(f"no session {name!r}")
     return session
-
-
-def _directory(owner: Owner) -> str:
-    """Where an owner's sessions are, relative to its home."""
-    return f"agent/{owner.name}/session" if owner.kind == "agent" else f"model/{owner.name}.d/session"
 
 
 def _archived_after(directory: int, after: int, core: "Core") -> Sequence[Session]:

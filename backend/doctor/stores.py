@@ -1,0 +1,69 @@
+"""A whole store, which nobody else uses meanwhile: every session and index of every home and shared space."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+
+from backend.asking import SESSIONS, live_sessions
+from backend.doctor.faults import Fault
+from backend.doctor.owners import check_owner
+from backend.doctor.sessions import Looked, check_session
+from backend.store import Owner, Session, Store
+
+T = TypeVar("T")
+
+
+def sessions_directory(owner: Owner) -> str:
+    """Where an owner's sessions are, relative to its home or shared space."""
+    return f"agent/{owner.name}/session" if owner.kind == "agent" else f"model/{owner.name}.d/session"
+
+
+class StoreExamination:
+    """Counts what it reads: ``sessions``, ``entries``. ``values_follow`` as in ``check_session``."""
+
+    def __init__(self, store: Store, *, values_follow: bool) -> None:
+        self.sessions = 0
+        self.entries = 0
+        self._store = store
+        self._values_follow = values_follow
+
+    def faults(self) -> Iterator[Fault]:
+        """All that is wrong, with paths relative to the mount's root (``StoreFailed``: it cannot be read)."""
+        for space in (*self._store.spaces("home/"), *self._store.spaces("shared/")):
+            for owner in (*self._store.owners(space.name, "agent"), *self._store.owners(space.name, "model")):
+                yield from self._owner(owner, f"{space.name}/{sessions_directory(owner)}")
+            yield from self._archive(space.name, None, f"{space.name}/archived_sessions")
+
+    def _owner(self, owner: Owner, path: str) -> Iterator[Fault]:
+        for session in live_sessions(self._ask, owner.id):
+            yield from self._session(session, f"{path}/{session.name}")
+        yield from check_owner(self._ask, owner.id, f"{path}/index")
+
+    def _archive(self, space: str, parent: int | None, path: str) -> Iterator[Fault]:
+        for directory in self._store.archive_directories(space, parent):
+            inner, after = f"{path}/{directory.name}", 0
+            while page := self._store.archived_sessions(directory.id, after, SESSIONS):
+                yield from self._sessions(page, inner)
+                after = page[-1].id
+            yield from self._archive(space, directory.id, inner)
+
+    def _sessions(self, page: Sequence[Session], path: str) -> Iterator[Fault]:
+        for session in page:
+            yield from self._session(session, f"{path}/{session.name}")
+
+    def _session(self, session: Session, path: str) -> Sequence[Fault]:
+        check: Callable[[], Looked] = partial(
+            check_session, self._ask, session, path, values_follow=self._values_follow
+        )
+        try:
+            looked = check()
+        except (msgspec.MsgspecError, LookupError, ValueError) as error:
+            looked = Looked([Fault("history", path, f"it cannot be read: {error}")], 0)
+        self.sessions += 1
+        self.entries += looked.entries
+        return looked.faults
+
+    def _ask(self, work: Callable[[Store], T], /) -> T:
+        return work(self._store)

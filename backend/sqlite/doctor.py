@@ -1,0 +1,123 @@
+"""The invariants that ``schema.sql`` states, looked for in a store nobody else uses, and what is derived made anew.
+
+A check is a query that finds what is wrong, in words; where that is only derived, a statement that makes it right. What
+is not, the log itself, is never repaired. Lines that wait (``pending``) are merged first by whoever asks.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from backend.lines import foreign_line
+from backend.names import cwd_key
+from backend.run_lines import run_lines
+from backend.sqlite import segments
+from backend.sqlite.logs import INSERT_RUN_LINE
+from backend.sqlite.segments import RECORD_SIZE, Part
+
+
+class _Check(NamedTuple):
+    """``find`` selects what is wrong as one text a row; ``repair`` is None where that is not only derived."""
+
+    find: str
+    repair: str | None = None
+
+
+_SEGMENTS = f"""
+    SELECT log, n, start, n + length(entries) / {RECORD_SIZE} AS end, start + length(messages) + length(events) AS stop,
+           lead(n) OVER rows AS next_n, lead(start) OVER rows AS next_start
+    FROM segment WINDOW rows AS (PARTITION BY log ORDER BY n)"""
+_LIST_SIZE = """(SELECT coalesce(sum(length(CAST(name AS BLOB)) + 1), 0) FROM session
+    WHERE owner = owner.id AND archive IS NULL)"""
+_CURRENT_IS_GONE = """current IS NOT NULL AND NOT EXISTS (
+    SELECT 1 FROM session WHERE owner = owner.id AND archive IS NULL AND name = current)"""
+_KEY_IS_WRONG = "archive IS NULL AND cwd_key IS NOT CASE WHEN cwd_seq > 0 THEN key_of(cwd) END"
+_HOLDER = """(SELECT id FROM session WHERE session.owner = mapping.owner AND archive IS NULL AND cwd_key = mapping.key
+    ORDER BY cwd_seq DESC LIMIT 1)"""
+_UNUSED = """id NOT IN (SELECT id FROM session) AND id NOT IN (SELECT log FROM unused_log)
+    AND id NOT IN (SELECT parent FROM log WHERE parent IS NOT NULL)"""
+
+_CHECKS = (
+    _Check(f"SELECT 'a gap in log ' || log || ' at entry ' || end FROM ({_SEGMENTS}) WHERE next_n <> end"),
+    _Check(
+        f"SELECT 'a gap in the bytes of log ' || log || ' at entry ' || end FROM ({_SEGMENTS}) WHERE next_start <> stop"
+    ),
+    _Check(
+        "SELECT 'log ' || log.id || ' does not begin at entry ' || base_n FROM log"
+        " JOIN (SELECT log, min(n) AS first FROM segment GROUP BY log) ON log = log.id WHERE first <> base_n"
+    ),
+    _Check(
+        f"""SELECT 'log ' || session.id || ' ends at entry ' || coalesce(end, base_n) || ', not ' || session.n
+        FROM session JOIN log USING (id) LEFT JOIN (SELECT log, max(end) AS end FROM ({_SEGMENTS}) GROUP BY log)
+        ON log = session.id WHERE coalesce(end, base_n) <> session.n"""
+    ),
+    _Check(
+        f"SELECT 'log ' || id || ' belongs to no session' FROM log WHERE {_UNUSED}",
+        f"INSERT INTO unused_log SELECT id FROM log WHERE {_UNUSED}",
+    ),
+    _Check(
+        f"SELECT 'the by-cwd name of session ' || id FROM session WHERE {_KEY_IS_WRONG}",
+        f"UPDATE session SET cwd_key = CASE WHEN cwd_seq > 0 THEN key_of(cwd) END WHERE {_KEY_IS_WRONG}",
+    ),
+)
+_INDEX_REPAIRS = (
+    f"UPDATE owner SET list_size = {_LIST_SIZE}, list_mtime = list_mtime + 1 WHERE list_size <> {_LIST_SIZE}",
+    f"UPDATE owner SET current = NULL, current_mtime = current_mtime + 1 WHERE {_CURRENT_IS_GONE}",
+    f"DELETE FROM mapping WHERE kind = 'by-cwd' AND {_HOLDER} IS NULL",
+    f"UPDATE mapping SET session = {_HOLDER}, mtime = mtime + 1 WHERE kind = 'by-cwd' AND session IS NOT {_HOLDER}",
+    """INSERT INTO mapping (owner, kind, key, session, mtime)
+    SELECT owner, 'by-cwd', cwd_key, id, cwd_mtime FROM session AS holder
+    WHERE archive IS NULL AND owner IS NOT NULL AND cwd_key IS NOT NULL AND cwd_seq = (
+        SELECT max(cwd_seq) FROM session
+        WHERE owner = holder.owner AND archive IS NULL AND cwd_key = holder.cwd_key)
+    ON CONFLICT DO NOTHING""",
+    """DELETE FROM mapping WHERE kind <> 'by-cwd' AND NOT EXISTS (
+        SELECT 1 FROM session WHERE id = mapping.session AND session.owner = mapping.owner AND archive IS NULL)""",
+)
+"""What ``backend.doctor.owners`` finds wrong, made right."""
+
+
+def broken_invariants(connection: sqlite3.Connection) -> list[str]:
+    """What is wrong, in words (``sqlite3.Error``)."""
+    _prepare(connection)
+    found = [reason for check in _CHECKS for [reason] in connection.execute(check.find)]
+    return found + [
+        f"what log {log} says of runs from entry {start} on" for log, start, _, _ in _wrong_runs(connection)
+    ]
+
+
+def repair(connection: sqlite3.Connection) -> None:
+    """Makes what is derived anew where it is wrong, in one transaction (``sqlite3.Error``)."""
+    _prepare(connection)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute("REINDEX")
+        for statement in (*(check.repair for check in _CHECKS if check.repair), *_INDEX_REPAIRS):
+            connection.execute(statement)
+        for log, start, end, lines in list(_wrong_runs(connection)):
+            connection.execute("DELETE FROM run_line WHERE log = ? AND n >= ? AND n < ?", (log, start, end))
+            connection.executemany(INSERT_RUN_LINE, [(log, *line) for line in lines])
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    connection.create_function("key_of", 1, cwd_key, deterministic=True)
+
+
+_RunRow = tuple[int, str, str, str | None]
+
+
+def _wrong_runs(connection: sqlite3.Connection) -> Iterator[tuple[int, int, int, list[_RunRow]]]:
+    """``(log, first entry, the one after the last, what run_line must say)`` of each segment where it does not."""
+    said = "SELECT n, kind, run, client FROM run_line WHERE log = ? AND n >= ? AND n < ? ORDER BY n"
+    for log, n, *blobs in connection.execute("SELECT log, n, entries, messages, events FROM segment"):
+        part = Part(*blobs)
+        end = n + part.length
+        lines = [foreign_line(row.stream, row.raw) for row in segments.unpack(part, n, n, end)]
+        wanted: list[_RunRow] = [(line.n, line.kind, line.run, line.client) for line in run_lines(lines, n)]
+        if connection.execute(said, (log, n, end)).fetchall() != wanted:
+            yield log, n, end, wanted
