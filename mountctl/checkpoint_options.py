@@ -3,7 +3,6 @@
 import argparse
 import os
 import re
-import sys
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -58,11 +57,3 @@ def named(arguments: argparse.Namespace) -> str | None:
     if given is None or _ID.fullmatch(given):
         return given
     return os.path.join(os.getcwd(), given)
-
-
-def is_confirmed(question: str) -> bool:
-    """Whether somebody at a terminal agrees; nobody does where there is none."""
-    if not sys.stdin.isatty():
-        return False
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")

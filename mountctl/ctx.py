@@ -10,6 +10,15 @@ PROGRAM = Group(
         "status": Command("mountctl.ctx_status", "show the mount, the store and my home"),
         "search": Command("mountctl.ctx_search", "find words in my sessions, the newest first"),
         "doctor": Command("mountctl.ctx_doctor", "say what is wrong with my sessions, and where"),
+        "cosh": Group(
+            "Sessions of cosh-core, by way of its session control.",
+            {
+                "list": Command("mountctl.ctx_cosh_list", "list the sessions of a workspace"),
+                "inspect": Command("mountctl.ctx_cosh_inspect", "show a session, whatever its health"),
+                "validate": Command("mountctl.ctx_cosh_validate", "show a session if it can be resumed"),
+                "clear-all": Command("mountctl.ctx_cosh_clear_all", "remove the sessions of a workspace"),
+            },
+        ),
         "session-control": Command("mountctl.ctx_session_control", "answer cosh-shell in place of cosh-core"),
         "agent": Group(
             "Sessions of agents; model:PROVIDER/MODEL in place of an agent means a model's sessions.",

@@ -4,9 +4,9 @@ import argparse
 import json
 
 from backend.checkpoints.errors import ConfirmationRequired
-from mountctl.checkpoint_options import add_daemon, add_snapshot, add_workspace, ask, is_confirmed, named
+from mountctl.checkpoint_options import add_daemon, add_snapshot, add_workspace, ask, named
 from mountctl.cli import ERROR, OK, Failure
-from mountctl.text import escaped_name
+from mountctl.text import escaped_name, is_confirmed
 
 DESCRIPTION = "Deletes a snapshot. A pinned one only if that is confirmed, at a terminal or by --force."
 

@@ -4,9 +4,9 @@ import argparse
 import json
 
 from ctxfs.checkpoints.client import CheckpointClient
-from mountctl.checkpoint_options import add_daemon, add_workspace, ask, is_confirmed, workspace
+from mountctl.checkpoint_options import add_daemon, add_workspace, ask, workspace
 from mountctl.cli import OK, USAGE, Failure
-from mountctl.text import escaped_name
+from mountctl.text import escaped_name, is_confirmed
 
 DESCRIPTION = "Makes a workspace an ordinary directory again, as it is now, and deletes all its snapshots."
 

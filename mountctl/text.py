@@ -74,3 +74,11 @@ def age_text(seconds: int) -> str:
     if not is_terminal():
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return f"{duration_text(max(0, int(time.time()) - seconds))} ago"
+
+
+def is_confirmed(question: str) -> bool:
+    """Whether somebody at a terminal agrees; nobody does where there is none."""
+    if not sys.stdin.isatty():
+        return False
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,0 +1,56 @@
+"""What ``ctx cosh`` commands share: their options, and asking cosh-core (spec 5.1)."""
+
+import argparse
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+import trio
+
+from ctxfs.cosh.client import ControlError, SessionControlClient, Summary
+from mountctl.cli import Failure
+from mountctl.session_options import add_json
+
+T = TypeVar("T")
+
+_OURS = (sys.executable, "-P", "-m", "mountctl.ctx", "session-control")
+
+
+def add_core(parser: argparse.ArgumentParser) -> None:
+    """``--core``, ``--workspace`` and ``--json``."""
+    parser.add_argument("--core", metavar="PATH", help="the cosh-core to ask; default: ctx session-control")
+    parser.add_argument("-w", "--workspace", metavar="DIR", help="whose sessions; default: the current directory")
+    add_json(parser)
+
+
+def ask(arguments: argparse.Namespace, question: Callable[[SessionControlClient], Awaitable[T]]) -> T:
+    """What core answers (``Failure``: what it refuses, with its code and what to do)."""
+
+    async def main() -> T:
+        argv = _OURS if arguments.core is None else (arguments.core, "--session-control")
+        return await question(SessionControlClient(argv))
+
+    try:
+        return trio.run(main)
+    except ControlError as error:
+        raise Failure(f"{error} ({error.code})" + (f": {error.hint}" if error.hint else "")) from None
+
+
+def workspace(arguments: argparse.Namespace) -> str:
+    """The workspace that was named."""
+    return os.path.realpath(arguments.workspace or os.getcwd())
+
+
+def as_json(value: Any) -> Any:
+    """An answer of the client as ``--json`` prints it."""
+    return msgspec.to_builtins(value)
+
+
+def print_summary(summary: Summary) -> None:
+    """A session for people, a field a line."""
+    from mountctl.text import escaped
+
+    for name, value in as_json(summary).items():
+        print(f"{name}: {'-' if value is None else escaped(str(value))}")
