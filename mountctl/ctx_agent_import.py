@@ -48,8 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _select_newest(target: Target) -> None:
     """Makes an agent's newest session current: by itself that is the first that was made, whatever its time."""
-    for name in recent(target.sessions)[:1]:
-        select(target.agent, name, target.space)
+    for newest in recent(target.sessions)[:1]:
+        select(target.agent, newest, target.space)
 
 
 def _writer(target: Target) -> Writer:

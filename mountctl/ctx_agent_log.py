@@ -82,7 +82,9 @@ def _print(chunks: Iterable[bytes], output: contextlib.AbstractContextManager[An
 def _line(entry: dict[str, Any]) -> str:
     name, text = _said(entry)
     width = shutil.get_terminal_size().columns if is_terminal() else None
-    line = escaped_name(f"{entry['n']:>6}  {_time(entry['time'])}  {name:<10}  {text[:width]}")[:width]
+    line = escaped_name(f"{entry['n']:>6}  {_time(entry['time'])}  {name:<10}  {text[:width]}")
+    if width is not None and len(line) > width:
+        line = line[: width - 1] + "…"
     return f"{styled(line, '1') if entry['kind'] == 'cut' else line}\n"
 
 

@@ -85,11 +85,12 @@ def recent(directory: str) -> list[str]:
     """The sessions below a ``session/`` directory, most recently updated first.
 
     That is not the order of ``names``: what an import appends today may be years old. Those of one second stay in it.
+    A session directory's mtime is its last entry's time (spec 1.2). What is archived meanwhile is left out.
     """
     times = dict[str, int]()
     for name in names(directory):
-        with contextlib.suppress(FileNotFoundError):  # archived meanwhile
-            times[name] = updated_at(f"{directory}/{name}")
+        with contextlib.suppress(FileNotFoundError):
+            times[name] = int(os.stat(f"{directory}/{name}").st_mtime)
     return sorted(times, key=times.__getitem__, reverse=True)
 
 

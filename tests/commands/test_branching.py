@@ -238,6 +238,7 @@ def family(agent: Agent) -> None:
     archive = agent.directory.parents[2] / "archived_sessions" / agent.name
     archive.mkdir(parents=True)
     (agent.directory / "late").rename(archive / "late")
+    agent.say("orphan", "user", "the last word")
 
 
 def test_the_tree_for_people(agent: Agent) -> None:
@@ -246,7 +247,7 @@ def test_the_tree_for_people(agent: Agent) -> None:
     late = (agent.directory.parents[2] / "archived_sessions" / agent.name / "late").resolve()
     id = os.getxattr(late, "user.ctx.uuid").decode()
     assert [re.sub(r", [0-9TZ:-]+$", "", line) for line in out.splitlines()] == [
-        f"orphan  of {id} at 1, 1 entry, idle",
+        f"orphan  of {id} at 1, 2 entries, idle",
         "s  3 entries, idle",
         "└─ early  at 1, 1 entry, idle",
         "   └─ child  at 0, 0 entries, idle",
@@ -257,7 +258,7 @@ def test_the_tree_in_json(agent: Agent) -> None:
     family(agent)
     found = json.loads(agent.run("agent", "tree", agent.name, "--json").out)["sessions"]
     assert [(row["depth"], row["name"], row["at"], row["entries"]) for row in found] == [
-        (0, "orphan", 1, 1),
+        (0, "orphan", 1, 2),
         (0, "s", None, 3),
         (1, "early", 1, 1),
         (2, "child", 0, 0),
