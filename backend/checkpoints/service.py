@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import trio
 
@@ -23,7 +24,7 @@ from backend.checkpoints.errors import CheckpointError, InternalError, SnapshotN
 from backend.checkpoints.locks import ReadWriteLock
 from backend.checkpoints.times import parse_timestamp
 from backend.checkpoints.workspace import Workspace
-from backend.checkpoints.workspaces import ROOT, Workspaces
+from backend.checkpoints.workspaces import ROOT, Workspaces, is_path
 
 DEFAULT_KEEP = 20
 LOCKED = "<locked>"
@@ -55,7 +56,7 @@ class Service:
         self._places = places
         self._started = time.monotonic()
         self._locks: dict[str, ReadWriteLock] = defaultdict(ReadWriteLock)
-        self._init_locks: dict[str, trio.Lock] = defaultdict(trio.Lock)
+        self._init_locks: WeakValueDictionary[str, trio.Lock] = WeakValueDictionary()
         self._workers: dict[int, trio.CapacityLimiter] = defaultdict(lambda: trio.CapacityLimiter(WORKERS))
         self._handlers: dict[type, Callable[[Any, int], Awaitable[wire.Response]]] = {
             wire.Init: self._init,
@@ -87,8 +88,8 @@ class Service:
 
     async def _initialized(self, name: str, uid: int) -> Workspace:
         """The workspace at a path; whoever asks first for a new one makes it, the others wait for that."""
-        path = await _in_thread(os.path.realpath, name.replace("\0", ""))
-        async with self._init_locks[path]:
+        path = await _in_thread(os.path.realpath, name) if is_path(name) else ""
+        async with self._init_locks.setdefault(path, trio.Lock()):
             try:
                 async with self._writing(name, uid):
                     return await self._work(uid, self._workspaces.init, name, uid)

@@ -83,7 +83,7 @@ class Workspace:
             self.require_current()
             if not self.watch.is_quiet():
                 raise WriteLockConflict("Workspace has active write operations. Please wait and retry.")
-            if id in self.catalogue.snapshots:
+            if id in self.catalogue.snapshots or id in self.snapshots.ids():
                 raise SnapshotAlreadyExists(f"snapshot id '{id}' already exists in workspace")
             with opened(self.snapshots.root) as root:
                 if is_empty(root):

@@ -27,6 +27,7 @@ from backend.checkpoints.workspace import RECOVERED, Workspace, reported, requir
 from backend.errors import StoreCorrupt
 
 ROOT = 0
+PATH_MAX = 4096
 
 log = logging.getLogger("ctxfs.checkpoints")
 
@@ -63,8 +64,8 @@ class Workspaces:
         return found
 
     def _named(self, name: str) -> Workspace | None:
-        plain = name.rstrip("/") if name.strip() else ""
-        if not plain or "\0" in plain:
+        plain = name.rstrip("/")
+        if not is_path(plain):
             return None
         if plain in self._by_id:
             return self._by_id[plain]
@@ -93,7 +94,7 @@ class Workspaces:
         """The real path of a directory that a user may protect. Nobody but root learns of what is not theirs."""
         if not name.strip():
             raise InvalidPath("workspace path is empty")
-        path = os.path.realpath(name) if "\0" not in name else ""
+        path = os.path.realpath(name) if is_path(name) else ""
         try:
             found = os.stat(path)
         except OSError:
@@ -289,6 +290,11 @@ class Workspaces:
         for id, record in snapshots.items():
             if record.missing != (id not in present):
                 snapshots[id] = msgspec.structs.replace(record, missing=id not in present)
+
+
+def is_path(name: str) -> bool:
+    """Whether a text can be a path at all; what is longer takes long to be looked at."""
+    return bool(name.strip()) and "\0" not in name and len(name.encode()) < PATH_MAX
 
 
 def may_use(uid: int, workspace: Workspace) -> bool:

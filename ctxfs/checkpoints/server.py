@@ -7,7 +7,9 @@ import logging
 import socket
 import stat
 import struct
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import trio
@@ -17,7 +19,10 @@ from backend.checkpoints.bincode import WireError
 from backend.checkpoints.service import Service
 from backend.errors import StoreLocked
 
+# Of one user other than root: connections, and how many of them move much at once.
 MAX_CONNECTIONS = 512
+MAX_LARGE = 4
+LARGE_BYTES = 64 << 10
 
 _SOCKET_MODE = 0o666
 _BACKLOG = 512
@@ -59,6 +64,7 @@ class Server:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._connections: Counter[int] = Counter()
+        self._large: dict[int, trio.Semaphore] = defaultdict(lambda: trio.Semaphore(MAX_LARGE))
 
     async def serve(self, listener: trio.SocketListener, handlers: trio.Nursery) -> None:
         """Accepts until cancelled; what was accepted is answered in ``handlers``."""
@@ -80,19 +86,35 @@ class Server:
     async def _exchange(self, stream: trio.SocketStream, uid: int) -> None:
         response = await self._response(stream, uid)
         if response is not None:
-            await stream.send_all(await trio.to_thread.run_sync(_framed, response))
+            framed = await trio.to_thread.run_sync(_framed, response)
+            async with self._room(uid, len(framed)):
+                await stream.send_all(framed)
 
     async def _response(self, stream: trio.SocketStream, uid: int) -> wire.Response | None:
         """None where the client left before it had asked."""
         try:
-            header = await _exactly(stream, wire.HEADER_BYTES)
-            payload = None if header is None else await _exactly(stream, wire.payload_length(header))
-            if payload is None:
-                return None
-            request = wire.decode_request(payload)
+            request = await self._request(stream, uid)
         except WireError as error:
             return wire.Error(wire.ErrorCode.InternalError, str(error))
-        return await self._service.answer(request, uid)
+        return None if request is None else await self._service.answer(request, uid)
+
+    async def _request(self, stream: trio.SocketStream, uid: int) -> wire.Request | None:
+        header = await _exactly(stream, wire.HEADER_BYTES)
+        if header is None:
+            return None
+        length = wire.payload_length(header)
+        async with self._room(uid, length):
+            payload = await _exactly(stream, length)
+            return None if payload is None else wire.decode_request(payload)
+
+    @asynccontextmanager
+    async def _room(self, uid: int, size: int) -> AsyncIterator[None]:
+        """Much of one user is in memory a few times at most."""
+        if uid == 0 or size <= LARGE_BYTES:
+            yield
+            return
+        async with self._large[uid]:
+            yield
 
 
 async def _exactly(stream: trio.SocketStream, count: int) -> bytes | None:

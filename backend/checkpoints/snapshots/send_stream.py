@@ -41,6 +41,8 @@ def parse(stream: bytes) -> Iterator[Command]:
         while at < len(stream):
             length, kind, _ = _COMMAND.unpack_from(stream, at)
             at += _COMMAND.size
+            if at + length > len(stream):
+                raise InternalError("the stream of btrfs ends in the middle")
             yield Command(kind, dict(_attributes(stream[at : at + length])))
             at += length
     except struct.error:
@@ -89,15 +91,24 @@ class _Name:
         return found
 
     def path(self) -> bytes:
-        return self.name if self.above is None or self.above.above is None else self.above.path() + b"/" + self.name
+        return b"/".join([above.name for above in self._upwards()][::-1])
 
     def original(self) -> bytes:
         """What it was called before the stream."""
-        if self.moved is not None:
-            return self.moved[1]
-        if self.above is None or self.above.above is None:
-            return self.name
-        return self.above.original() + b"/" + self.name
+        parts: list[bytes] = []
+        for above in self._upwards():
+            if above.moved is not None:
+                parts.append(above.moved[1])
+                break
+            parts.append(above.name)
+        return b"/".join(parts[::-1])
+
+    def _upwards(self) -> Iterator["_Name"]:
+        """It and the names above, without the root."""
+        found: _Name | None = self
+        while found is not None and found.above is not None:
+            yield found
+            found = found.above
 
     def detach(self) -> None:
         if self.above is not None:

@@ -42,6 +42,7 @@ def test_init_answers_the_id_and_answers_it_again(daemon: CheckpointDaemon, work
         ("/no/such/place", "path does not exist: /no/such/place"),
         ("/etc/passwd", "not a directory: /etc/passwd"),
         ("a\0b", "path does not exist"),
+        ("/a" * 4_000_000, "path does not exist"),
     ],
 )
 def test_init_refuses(daemon: CheckpointDaemon, path: str, words: str) -> None:
