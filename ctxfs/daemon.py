@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -35,6 +36,7 @@ from ctxfs.copies import Copies
 from ctxfs.ctx_socket import service as ctx_socket
 from ctxfs.ctx_socket.searching import Searches
 from ctxfs.fuse_thread import FuseThread
+from ctxfs.metrics import EVERY_S, write_metrics
 from ctxfs.options import fuse_options
 from ctxfs.plan import Plan, parse_command
 from ctxfs.runtime import DaemonState, RuntimeFiles, start_time
@@ -145,6 +147,8 @@ class Daemon:
             nursery.start_soon(control_server.serve, listener, self._handlers(nursery))
             nursery.start_soon(self._watch_fuse)
             nursery.start_soon(self._maintain)
+            if self.plan.metrics is not None:
+                nursery.start_soon(self._write_metrics, self.plan.metrics)
             await nursery.start(self._serve_sockets)
             ready()
             await self._stop.wait()
@@ -157,9 +161,7 @@ class Daemon:
 
     def _handlers(self, nursery: trio.Nursery) -> Mapping[str, control_server.Handler]:
         async def status(_: Any) -> Mapping[str, Any]:
-            store = await trio.to_thread.run_sync(self.fuse.store_status().result, STATUS_TIMEOUT_S)
-            figures = _figures(self.fuse.statistics(), store)
-            answer: dict[str, Any] = msgspec.to_builtins(figures)
+            answer: dict[str, Any] = msgspec.to_builtins(await self._figures())
             return answer
 
         async def sync(_: Any) -> Mapping[str, Any]:
@@ -172,6 +174,23 @@ class Daemon:
 
         copies = Copies(self.store, self.fuse.bridge, nursery, self._stop)
         return {"status": status, "sync": sync, "stop": stop, "backup": copies.answer}
+
+    async def _figures(self) -> Figures:
+        """``TimeoutError``: the FUSE thread is busy with something else."""
+        store = await trio.to_thread.run_sync(self.fuse.store_status().result, STATUS_TIMEOUT_S)
+        return _figures(self.fuse.statistics(), store)
+
+    async def _write_metrics(self, path: Path) -> None:
+        try:
+            while True:
+                try:
+                    await trio.to_thread.run_sync(write_metrics, path, await self._figures())
+                except (OSError, CtxError) as error:
+                    log.warning("metrics were not written, trying again: %s", error)
+                await trio.sleep(EVERY_S)
+        finally:
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
 
     def signalled(self, number: int, _frame: FrameType | None = None) -> None:
         """What a signal of ``SIGNALS`` does while trio does not run: it is noted, so that no mount is left behind."""

@@ -14,7 +14,8 @@ from ctxfs.config import Schema
 
 
 class Plan(NamedTuple):
-    """Canonical paths, kernel options, runtime files; ``log_file`` where it is detached; what agents get.
+    """Canonical paths, kernel options, runtime files; ``log_file`` where it is detached; what agents get;
+    ``metrics``: the file that figures are written to, if any.
 
     ``marks``: those that the configuration defines (spec 2.3).
     """
@@ -28,6 +29,7 @@ class Plan(NamedTuple):
     log_file: Path | None = None
     marks: Mapping[str, Schema] = MappingProxyType({})
     agents: Settings = Settings()
+    metrics: Path | None = None
 
 
 def daemon_command(plan: Plan, ready: int) -> list[str]:
@@ -36,6 +38,7 @@ def daemon_command(plan: Plan, ready: int) -> list[str]:
     command += ["--format", plan.format, "--options", ",".join(sorted(plan.options)), "--runtime", str(plan.runtime)]
     command += ["--marks", json.dumps(dict(plan.marks)), "--log-level", plan.log_level]
     command += ["--agents", json.dumps(plan.agents), "--ready-fd", str(ready)]
+    command += [] if plan.metrics is None else ["--metrics", str(plan.metrics)]
     return command if plan.log_file is None else [*command, "--log-file", str(plan.log_file)]
 
 
@@ -51,6 +54,7 @@ def parse_command(arguments: Sequence[str]) -> tuple[Plan, int | None]:
     parser.add_argument("--log-level", default="info", choices=logs.LEVELS)
     parser.add_argument("--log-file", type=Path)
     parser.add_argument("--ready-fd", type=int)
+    parser.add_argument("--metrics", type=Path)
     parser.add_argument("--agents", type=json.loads, default=[])
     chosen = parser.parse_args(arguments)
     options = frozenset(filter(None, chosen.options.split(",")))
@@ -64,5 +68,6 @@ def parse_command(arguments: Sequence[str]) -> tuple[Plan, int | None]:
         chosen.log_file,
         chosen.marks,
         Settings(*chosen.agents),
+        chosen.metrics,
     )
     return plan, chosen.ready_fd
