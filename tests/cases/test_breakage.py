@@ -25,8 +25,17 @@ def functions(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
     for holder in (module, *(value for value in own if isinstance(value, type))):
         for value in vars(holder).values():
             function = value.fget if isinstance(value, property) else value
-            if isinstance(function, FunctionType) and function.__module__ == module.__name__:
+            if (
+                isinstance(function, FunctionType)
+                and function.__module__ == module.__name__
+                and not _measures(function)
+            ):
                 yield f"{module.__name__}.{function.__qualname__}", function
+
+
+def _measures(function: FunctionType) -> bool:
+    """Whether it says what is held in memory, which is no answer about a log."""
+    return function.__name__ == "memory"
 
 
 ALL = [found for module in (projection, digest, invariants, requests) for found in functions(module)]
