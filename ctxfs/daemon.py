@@ -40,6 +40,7 @@ from ctxfs.metrics import EVERY_S, write_metrics
 from ctxfs.options import fuse_options
 from ctxfs.plan import Plan, parse_command
 from ctxfs.runtime import DaemonState, RuntimeFiles, start_time
+from ctxfs.service_manager import ServiceManager
 from ctxfs.sockets.server import Sockets
 from ctxfs.statistics import Statistics
 from ctxfs.version import version
@@ -68,6 +69,7 @@ class Daemon:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.files = RuntimeFiles(plan.runtime, plan.mountpoint)
+        self._manager = ServiceManager(os.environ)
         self._stop = trio.Event()
         self._told = False
 
@@ -150,8 +152,11 @@ class Daemon:
             if self.plan.metrics is not None:
                 nursery.start_soon(self._write_metrics, self.plan.metrics)
             await nursery.start(self._serve_sockets)
+            nursery.start_soon(self._manager.watch, self._answers)
             ready()
+            self._manager.ready(self.plan.mountpoint)
             await self._stop.wait()
+            self._manager.stopping()
             nursery.cancel_scope.cancel()
 
     def close(self) -> None:
@@ -232,6 +237,14 @@ class Daemon:
     async def _watch_fuse(self) -> None:
         await trio.to_thread.run_sync(self.fuse.wait_finished, abandon_on_cancel=True)
         self._stop.set()
+
+    async def _answers(self) -> bool:
+        """Whether the FUSE thread does what it is told."""
+        try:
+            await trio.to_thread.run_sync(self.fuse.store_status().result, STATUS_TIMEOUT_S, abandon_on_cancel=True)
+        except TimeoutError:
+            return False
+        return True
 
     async def _maintain(self) -> None:
         while True:

@@ -31,6 +31,8 @@ PROGRAM = Group(
         ),
         "doctor": Command("mountctl.doctor", "check a store that is not mounted, and repair what is derived"),
         "checkpointd": Command("mountctl.checkpointd", "serve workspace checkpoints (ws-ckpt)"),
+        "install": Command("mountctl.install", "put units, mount helper, man pages and completions in place"),
+        "uninstall": Command("mountctl.uninstall", "remove what install put in place"),
         "config": Group(
             "Shows and checks the configuration.",
             {

@@ -1,0 +1,73 @@
+"""``mountctl install`` and ``uninstall``: everything in its place, and nothing else touched (spec 4.6)."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.commands.running import mountctl
+
+UNITS = ("ctxfs.service", "ctxfs@.service", "ws-ckpt.service")
+
+
+def files_below(root: Path) -> dict[str, tuple[str, int]]:
+    return {
+        str(path.relative_to(root)): (path.read_text(), path.stat().st_mode & 0o777)
+        for path in root.rglob("*")
+        if path.is_file()
+    }
+
+
+def install(root: Path, *options: str) -> str:
+    ran = mountctl("install", "--root", str(root), *options)
+    assert (ran.code, ran.err) == (0, "")
+    return ran.out
+
+
+def test_everything_is_in_its_place_whatever_the_umask(tmp_path: Path) -> None:
+    old = os.umask(0o077)
+    try:
+        install(tmp_path)
+    finally:
+        os.umask(old)
+    found = files_below(tmp_path)
+    assert found["sbin/mount.fuse.ctxfs"][1] == 0o755
+    assert {found[f"etc/systemd/system/{unit}"][1] for unit in UNITS} == {0o644}
+    assert {"usr/local/share/man/man8/mountctl-mount.8", "usr/share/bash-completion/completions/ctx"} <= found.keys()
+    assert [path for path, (text, _) in found.items() if "@mountctl@" in text or "@python@" in text] == []
+
+
+def test_a_second_time_there_is_nothing_to_do(tmp_path: Path) -> None:
+    assert install(tmp_path)
+    assert install(tmp_path) == ""
+
+
+def test_a_dry_run_says_what_it_would_do_and_does_nothing(tmp_path: Path) -> None:
+    said = install(tmp_path, "--dry-run")
+    assert list(tmp_path.iterdir()) == []
+    assert [line.replace("would install", "installed") for line in said.splitlines()] == install(tmp_path).splitlines()
+
+
+def test_uninstall_removes_what_install_made_and_nothing_else(tmp_path: Path) -> None:
+    other = tmp_path / "etc/systemd/system/other.service"
+    other.parent.mkdir(parents=True)
+    other.write_text("mine")
+    install(tmp_path)
+    assert mountctl("uninstall", "--root", str(tmp_path), "--dry-run").code == 0
+    assert len(files_below(tmp_path)) > 1
+    assert mountctl("uninstall", "--root", str(tmp_path)).code == 0
+    assert files_below(tmp_path) == {"etc/systemd/system/other.service": ("mine", 0o644)}
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed here")
+@pytest.mark.parametrize("unit", ["ctxfs.service", "ctxfs@root.service"])
+def test_systemd_takes_the_units(tmp_path: Path, unit: str) -> None:
+    install(tmp_path)
+    source = tmp_path / "etc/systemd/system" / unit.replace("@root", "@")
+    (tmp_path / unit).write_text(source.read_text().replace("Documentation=man:", "Documentation=https://x/"))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", tmp_path / unit], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert [line for line in done.stderr.splitlines() if unit in line] == []
