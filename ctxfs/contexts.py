@@ -20,9 +20,13 @@ MOST_BYTES = 16 << 20
 
 
 class Contexts:
-    """Those used last; beside them any whose files are open, or being looked at for the first time."""
+    """Those used last; beside them any whose files are open, or being looked at for the first time.
+
+    ``writers``: how many have a log of a session open and may append, by its number.
+    """
 
     def __init__(self, subjects: Subjects, commits: Commits, kernel: KernelCache) -> None:
+        self.writers: Counter[int] = Counter()
         self._subjects = subjects
         self._commits = commits
         self._kernel = kernel
@@ -79,13 +83,18 @@ class Contexts:
         return derived is not None and derived.knows(file)
 
     async def read(self, number: int, file: File, offset: int, size: int) -> bytes:
-        """Bytes of the file, fewer only at its end."""
+        """Bytes of the file as it is when this returns, fewer only at its end."""
         await self.ready(number, file)
-        pieces: list[bytes] = []
-        for piece in self.present(self._subjects.session(number).session, file).read(offset, size):
+        view = self.present(self._subjects.session(number).session, file)
+        changes, pieces = view.changes, list[bytes]()
+        for piece in view.read(offset, size):
             if pieces:
                 await self._commits.others_first()
             pieces.append(piece)
+        now = self.present(self._subjects.session(number).session, file)
+        if now is not view or now.changes != changes:
+            # The kernel may know the new size already: it would keep these bytes, and zeros behind them, as the file.
+            return b"".join(now.read(offset, size))
         return b"".join(pieces)
 
     def use(self, number: int) -> None:

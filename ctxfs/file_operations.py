@@ -12,6 +12,7 @@ from ctxfs.attributes import fill_temporary, names_changed
 from ctxfs.files.handles import Handle, Opening
 from ctxfs.files.temporaries import Temporary, TemporaryHandle
 from ctxfs.inodes import TEMPORARY, Kind, inode_of
+from ctxfs.kernel_cache import CONTEXT_FILES
 from ctxfs.name_operations import FIRST_CONTEXT_INODE, NameOperations, text_of
 from ctxfs.privacy import check_space
 from ctxfs.tree import Entry
@@ -81,8 +82,7 @@ class TreeOperations(NameOperations):
         check_space(entry.access, ctx.uid)
         opening = Opening(self._core, self._content, inode, entry.node, ctx.uid, flags)
         if flags & os.O_ACCMODE == os.O_RDONLY and not flags & os.O_TRUNC:
-            # Beside a writer, the kernel's cached size may be that of what is being written.
-            return self._opened(entry.row.reader(opening), direct=entry.node in self._core.pending)
+            return self._opened(entry.row.reader(opening), direct=self._has_writer(entry))
         if entry.access.archived:
             raise FUSEError(errno.EROFS)
         if entry.row.open is None:
@@ -95,6 +95,16 @@ class TreeOperations(NameOperations):
                 handle.release()
                 raise
         return self._opened(handle, direct=True)
+
+    def _has_writer(self, entry: Entry) -> bool:
+        """Whether the kernel's cache is no good: its size may be that of what is being written.
+
+        A read of a derived file takes long and locks its pages. Who hears of a new size meanwhile cannot drop the page
+        that ended at the old one, and all would be shown zeros there.
+        """
+        if entry.node.kind in CONTEXT_FILES:
+            return entry.node.id in self._core.contexts.writers
+        return entry.node in self._core.pending
 
     def _opened(self, handle: Handle, *, direct: bool) -> FileInfo:
         number = self._new_handle()

@@ -6,6 +6,7 @@ log by content that begins with all it has is an append of the rest.
 
 import errno
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -70,6 +71,7 @@ class LogWriter(Writer):
         self._replacement: Replacement | None = None
         self._flushing: Future[None] | None = None
         self.core.commits.writers += 1
+        self.core.contexts.writers[self._session] += 1
 
     async def write(self, offset: int, data: bytes) -> int:
         """All of a request or nothing of it; refused, it takes the unfinished rest along."""
@@ -152,6 +154,7 @@ class LogWriter(Writer):
 
     def release(self) -> None:
         self.core.commits.writers -= 1
+        self.core.contexts.writers -= Counter({self._session: 1})
         if self._rest is not None:
             self.core.statistics.dropped_rests += 1
             log.info("dropped an unfinished line of %d bytes of session %d", len(self._rest), self._session)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from backend.lines import parse_line
-from backend.store import Append
+from backend.store import Append, Line
 from ctxfs import contexts
 from ctxfs.inodes import Kind, Node, inode_of
 from ctxfs.kernel_cache import CONTEXT_FILES
@@ -16,6 +16,11 @@ from tests.unit.world import Caller, World
 
 ALICE: Any = Caller(1001, 1001)
 LINE = parse_line("messages", b'{"role":"user","content":"hi"}')
+LONG = parse_line("messages", b'{"role":"user","content":"%s"}' % (b"hi " * 1000))
+CUT = parse_line("events", b'{"type":"cut","before":0,"summary":[],"reason":"test"}')
+PROMPT = parse_line(
+    "events", b'{"type":"mark","name":"prompt","data":{"header":{},"turn":1,"step":0,"reason":"r","sources":[]}}'
+)
 
 
 @pytest.fixture
@@ -36,8 +41,8 @@ def new_session(world: World, lines: int = 1) -> int:
     return number
 
 
-def append(world: World, number: int, lines: int = 1) -> None:
-    world.does(world.core.commits.append(Append(number, [LINE] * lines)))
+def append(world: World, number: int, lines: int = 1, line: Line = LINE) -> None:
+    world.does(world.core.commits.append(Append(number, [line] * lines)))
 
 
 def inodes(number: int) -> set[int]:
@@ -123,6 +128,46 @@ def test_an_open_file_keeps_its_session(world: World, monkeypatch: pytest.Monkey
     for number in others:
         look(world, number)
     assert not world.core.contexts.knows(held, "log.jsonl")
+
+
+@pytest.mark.parametrize("change", [LINE, CUT, PROMPT], ids=["message", "cut", "prompt"])
+@pytest.mark.parametrize("kind", CONTEXT_FILES)
+def test_what_is_read_while_the_log_grows_is_what_the_file_is_then(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: Kind, change: Line
+) -> None:
+    number = new_session(world)
+    for line in [LONG, PROMPT] * 100:
+        append(world, number, line=line)
+    turns = 0
+
+    async def others_first() -> None:
+        nonlocal turns
+        turns += 1
+        if turns == 1:
+            await world.core.commits.append(Append(number, [change]))
+
+    look(world, number, kind)
+    monkeypatch.setattr(world.core.commits, "others_first", others_first)
+    read = world.does(world.core.contexts.read(number, CONTEXT_FILES[kind], 0, 1 << 20))
+    assert turns
+    assert len(read) == look(world, number, kind)
+    assert read == world.does(world.core.contexts.read(number, CONTEXT_FILES[kind], 0, 1 << 20))
+
+
+@pytest.mark.parametrize("log", [Kind.MESSAGES, Kind.EVENTS])
+def test_beside_a_writer_of_its_log_a_file_is_not_read_from_pages_that_the_kernel_kept(world: World, log: Kind) -> None:
+    number, other = new_session(world), new_session(world)
+
+    def is_direct(number: int) -> bool:
+        inode = inode_of(Node(Kind.CONTEXT_LOG, number))
+        return bool(world.does(world.operations.open(inode, os.O_RDONLY, ALICE)).direct_io)
+
+    flags = os.O_WRONLY | os.O_APPEND
+    writers = [world.does(world.operations.open(inode_of(Node(log, number)), flags, ALICE)) for _ in range(2)]
+    for writer in writers:
+        assert (is_direct(number), is_direct(other)) == (True, False)
+        world.does(world.operations.release(writer.fh))
+    assert not is_direct(number)
 
 
 def test_that_there_is_no_request_takes_no_look_at_a_log_without_events(world: World) -> None:
