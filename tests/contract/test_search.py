@@ -18,7 +18,7 @@ from backend.memory import MemoryStore
 from backend.search.index import IndexDamaged, SearchIndex
 from backend.search.query import expression
 from backend.search.search import Found, search
-from backend.search.snippets import MAX_LENGTH, cut
+from backend.search.snippets import MAX_LENGTH, cut, snippets
 from backend.search.update import update
 from backend.store import Append, Line, Owner, Session, Store
 from tests.contract.harness import Harness, event, line, say
@@ -287,6 +287,43 @@ def test_words_of_entries_that_never_were_are_not_hits(at: Harness, found: Searc
     found.index = SearchIndex(found.path)
     assert found.places("phantom") == []
     assert found.places("real") == [("one", 0)]
+
+
+def test_a_snippet_of_a_long_text_takes_no_square_of_its_matches() -> None:
+    long = "word " * 200_000
+    shown = snippets(expression("word"), [long])[0]
+    assert shown is not None
+    assert shown.count("word") == 24
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "shown"),
+    [
+        ("a" + " x" * 5000 + " needle in hay" + " y" * 5000, "needle hay", "needle in hay"),
+        ("first" + " x" * 5000 + " last", "first last", "first x"),
+        ("last" + " x" * 5000 + " first", "first last", "x first"),
+        ("x " * 5000 + "far" + " ." * 5000 + " off", '"far off"', "x x"),
+    ],
+)
+def test_a_snippet_of_a_long_text_shows_what_matched(text: str, query: str, shown: str) -> None:
+    [snippet] = snippets(expression(query), [text])
+    assert snippet is not None
+    assert shown in snippet
+    assert len(snippet) <= MAX_LENGTH
+
+
+@given(
+    text=st.lists(st.sampled_from(["a ", "é", "e\u0301", "👨\u200d👩\u200d👧", "字", " needle "])),
+    times=st.integers(1, 400),
+)
+@settings(max_examples=50)
+def test_a_snippet_is_of_the_text_and_of_whole_characters(text: list[str], times: int) -> None:
+    whole = "".join(text) * times + " needle"
+    [snippet] = snippets(expression("needle"), [whole])
+    assert snippet is not None
+    kept = snippet.strip("…")
+    assert kept.strip() in " ".join(whole.split())
+    assert not kept.startswith(("\u0301", "\u200d"))
 
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=60)
