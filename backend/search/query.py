@@ -39,7 +39,7 @@ def expression(text: str) -> str:
     terms = [term for quoted, plain in _TERM.findall(text) if _has_word(term := quoted or plain)]
     if not terms:
         raise InvalidValue("there is no word to search for: give letters or digits")
-    return " AND ".join(f'"{segmented(term)}"' for term in terms)
+    return " AND ".join(f'"{segmented(term)}"' for term in dict.fromkeys(terms))
 
 
 def _has_word(term: str) -> bool:

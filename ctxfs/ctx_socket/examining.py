@@ -22,12 +22,13 @@ from backend.store import ArchiveDirectory, Owner, Session
 from ctxfs.bridge import Bridge
 from ctxfs.ctx_socket import reach
 from ctxfs.ctx_socket.requests import Doctor
-from ctxfs.ctx_socket.searching import AT_ONCE, Searches
+from ctxfs.ctx_socket.searching import Searches
 from ctxfs.sockets.connection import Connection, Peer
 
 if TYPE_CHECKING:
     from ctxfs.core import Core
 
+AT_ONCE = 2
 PROGRESS_S = 0.5
 
 

@@ -1,8 +1,8 @@
 """``search``: full text over the sessions of a place, the newest first (spec 4.1).
 
 Each owner has an index file of its own, so that nobody's search goes through another's words. It is brought up to date
-and asked in a worker thread, which takes what it needs of the store over the bridge, a little at a time: two at once,
-and one at a time for each owner.
+and asked in a worker thread, which takes what it needs of the store over the bridge, a little at a time. A search may
+take as long as its user's histories are big, so a user has one at a time, and there are several threads for all.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-AT_ONCE = 2
+AT_ONCE = 8
 
 
 class Searches:
@@ -44,6 +44,7 @@ class Searches:
         self._directory = directory
         self._sync = sync
         self._threads = trio.CapacityLimiter(AT_ONCE)
+        self._users: defaultdict[int, trio.Lock] = defaultdict(trio.Lock)
         self._turns: defaultdict[int, trio.Lock] = defaultdict(trio.Lock)
         self._looked_through: set[int] = set()
 
@@ -51,7 +52,8 @@ class Searches:
         """A frame a hit, then ``end``."""
         wanted = expression(request.text)
         owners = await self._bridge.run(partial(_owners, connection.peer, request))
-        found = [(one, owner) for owner in owners for one in await self._of(owner, wanted, request.limit)]
+        async with self._users[connection.peer.uid]:
+            found = [(one, owner) for owner in owners for one in await self._of(owner, wanted, request.limit)]
         hits = heapq.nlargest(request.limit, found, key=lambda hit: (hit[0].time, hit[0].id, hit[0].n))
         for one, owner in hits:
             frame = {"type": "hit", "agent": reach.agent_name(owner), "session": one.session, "n": one.n}

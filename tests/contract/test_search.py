@@ -118,6 +118,10 @@ def test_a_query_without_a_word_is_refused(query: str) -> None:
         expression(query)
 
 
+def test_a_word_that_is_given_twice_is_looked_for_once() -> None:
+    assert expression('a b a "b" "a b"') == expression('a b "a b"')
+
+
 def test_what_of_an_entry_is_searched(at: Harness, found: Searched) -> None:
     message = {"role": "tool", "content": [{"type": "tool_result", "tool_call_id": "c", "content": "alpha"}]}
     lines = [
