@@ -14,6 +14,7 @@ from mountctl import blobs, places
 
 FORMATS: Mapping[str, str] = {
     "atif": "mountctl.export_atif",
+    "cosh": "mountctl.export_cosh",
     "html": "mountctl.export_html",
     "jsonl": "mountctl.export_jsonl",
     "markdown": "mountctl.export_markdown",

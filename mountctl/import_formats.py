@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO, Protocol, cast
 
-from backend.transcripts import claude_code, codex, cortexfs, jsonl
+from backend.transcripts import claude_code, codex, cortexfs, cosh, jsonl
 from backend.transcripts.records import Identity, Record
 from mountctl.cli import Failure
 
@@ -41,19 +41,22 @@ class FileModule(Protocol):
 
 
 class Files:
-    """A format of ``.jsonl`` files, one a session."""
+    """A format of files, one a session; in a directory those that ``pattern`` names."""
 
-    def __init__(self, module: FileModule) -> None:
+    def __init__(self, module: FileModule, pattern: str = "*.jsonl") -> None:
         self._module = module
+        self._pattern = pattern
 
     def sources(self, path: str) -> Iterator[str]:
         if not os.path.isdir(path):
             os.stat(path)
             yield path
             return
-        found = sorted((file.stat().st_mtime_ns, str(file)) for file in Path(path).rglob("*.jsonl") if file.is_file())
+        found = sorted(
+            (file.stat().st_mtime_ns, str(file)) for file in Path(path).rglob(self._pattern) if file.is_file()
+        )
         if not found:
-            raise Failure(f"{path} has no .jsonl file")
+            raise Failure(f"{path} has no {self._pattern.removeprefix('*')} file")
         yield from (file for _, file in found)
 
     def size(self, source: str) -> int:
@@ -91,11 +94,14 @@ class Trees:
         return cortexfs.convert(source, scope, progress)
 
 
+_COSH_FILES = "-".join("[0-9a-f]" * digits for digits in (8, 4, 4, 4, 12)) + ".json"
+
 FORMATS: Mapping[str, Format] = MappingProxyType(
     {
         "claude-code": Files(cast(FileModule, claude_code)),
         "codex": Files(cast(FileModule, codex)),
         "cortexfs": Trees(),
+        "cosh": Files(cast(FileModule, cosh), _COSH_FILES),
         "jsonl": Files(cast(FileModule, jsonl)),
     }
 )

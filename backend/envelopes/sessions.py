@@ -71,12 +71,15 @@ class Session(NamedTuple):
         )
 
 
-def decoded(id: str, raw: bytes, workspace: str, modified_ms: int) -> Session:
-    """The session in a file of that id; ``corrupt``, ``incompatible_version`` or ``scope_mismatch``."""
+def decoded(id: str, raw: bytes, workspace: str | None, modified_ms: int) -> Session:
+    """The session in a file of that id; ``corrupt``, ``incompatible_version`` or ``scope_mismatch``.
+
+    Without ``workspace`` it may be any one's, and of an array it is none's.
+    """
     with _corrupt(id):
         value = documents.parse(raw)
         if documents.is_list(value):
-            return _legacy(id, value, workspace, modified_ms)
+            return _legacy(id, value, workspace or "", modified_ms)
         return _envelope(id, value, workspace)
 
 
@@ -87,6 +90,17 @@ def decoded_legacy(id: str, raw: bytes, workspace: str, modified_ms: int) -> Ses
         if not documents.is_list(value):
             raise ValueError("legacy session is not a message array")
         return _legacy(id, value, workspace, modified_ms)
+
+
+def stored_id(raw: bytes) -> str | None:
+    """The id that an envelope says it has, whatever else is wrong with it."""
+    try:
+        value = documents.parse(raw)
+        found = documents.fields(value, _ENVELOPE) if documents.is_object(value) else {}
+    except ValueError:
+        return None
+    id = found.get("session_id")
+    return id if isinstance(id, str) else None
 
 
 def failed_summary(id: str, error: EnvelopeError, workspace: str, modified_ms: int) -> dict[str, Any]:
@@ -157,7 +171,7 @@ def _legacy(id: str, messages: Any, workspace: str, modified_ms: int) -> Session
     return Session(id, workspace, modified_ms, modified_ms, "", 0, messages, count, prompt)
 
 
-def _envelope(id: str, value: Any, workspace: str) -> Session:
+def _envelope(id: str, value: Any, workspace: str | None) -> Session:
     found = documents.fields(value, _ENVELOPE) if documents.is_object(value) else {}
     version = found.get("schema_version")
     if type(version) is not int or not _is_u64(version):
@@ -176,7 +190,7 @@ def _envelope(id: str, value: Any, workspace: str) -> Session:
     if found["session_id"] != id:
         raise ValueError("filename and envelope session IDs differ")
     actual, model = documents.ends(found["workspace_scope"]), documents.ends(found["model"])
-    if actual != workspace:
+    if workspace is not None and actual != workspace:
         raise EnvelopeError("scope_mismatch", id=id, actual=actual, expected=workspace)
     times = (found["created_at_ms"], found["updated_at_ms"])
     model, generation = bounded(model, MAX_MODEL), found["generation"]
