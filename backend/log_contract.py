@@ -12,7 +12,8 @@ A store derives from ``LogContract``, implements ``FileStore`` and six primitive
 
 Beside it, functions for the store's own transactions: ``new_header``, ``child_header``, ``first_row`` and
 ``branch_row`` make a new session, ``judge_append`` and ``judge_branch`` refuse what must be refused before anything is
-written, ``entry_times`` are the times of an append's lines, ``listed_key`` is a session's name in by-cwd. All pure.
+written, ``found`` what is not there, ``entry_times`` are the times of an append's lines, ``listed_key`` is a session's
+name in by-cwd. All pure.
 
 Rules that the contract suite pins for every store: each accepted append that holds a line, each creation and each
 branch takes the next ``seq`` of the store. An append without lines changes nothing. by-cwd holds for a key the
@@ -24,6 +25,7 @@ next session created becomes it. Setting what is set already moves no mtime.
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -46,7 +48,16 @@ from backend.names import cwd_key
 from backend.store import NO_SOURCE, Append, Appended, Line, Removed, Row, Session, Source
 from backend.strict_json import json_fault
 
+T = TypeVar("T")
+
 _PAGE = 1000
+
+
+def found(value: T | None, what: str) -> T:
+    """The value, or ``Missing`` with the words for it."""
+    if value is None:
+        raise Missing(f"no such {what}")
+    return value
 
 
 class LogContract(ABC):

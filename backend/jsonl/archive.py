@@ -20,7 +20,7 @@ from backend.jsonl.index import Index
 from backend.jsonl.log import Workshop
 from backend.jsonl.making import remove_leftovers
 from backend.jsonl.paths import ARCHIVE, component, holds_log, is_component
-from backend.jsonl.spaces import found
+from backend.log_contract import found
 from backend.memory.parts import Rows
 from backend.names import is_session_name
 from backend.store import ArchiveDirectory, Removed, Session

@@ -10,7 +10,8 @@ from backend.jsonl.catalogue import Catalogue, DefinitionRecord
 from backend.jsonl.disk import is_directory, make_directories, read_small, regular, replace, reported, stamp
 from backend.jsonl.log import Workshop
 from backend.jsonl.paths import component, definition_names, definition_path, is_owner
-from backend.jsonl.spaces import Spaces, found
+from backend.jsonl.spaces import Spaces
+from backend.log_contract import found
 from backend.store import OwnerKind
 
 _MAX_VALUE = 1 << 20

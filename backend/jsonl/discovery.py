@@ -22,8 +22,7 @@ from backend.jsonl.log import Workshop
 from backend.jsonl.making import remove_leftovers
 from backend.jsonl.order import read_header
 from backend.jsonl.paths import HIDDEN
-from backend.jsonl.spaces import found
-from backend.log_contract import first_row, scope_of
+from backend.log_contract import first_row, found, scope_of
 from backend.names import is_session_name
 from backend.store import Session
 

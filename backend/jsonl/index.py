@@ -22,7 +22,8 @@ from backend.jsonl.foreign import read_value
 from backend.jsonl.held import Held, Keys, file_mtime, owner_row
 from backend.jsonl.log import Workshop
 from backend.jsonl.paths import CWD_KEYS, OUTER_KEYS, is_key, is_owner
-from backend.jsonl.spaces import Spaces, found
+from backend.jsonl.spaces import Spaces
+from backend.log_contract import found
 from backend.memory.parts import OwnerIndex, Rows
 from backend.store import IndexKind, Mapping, Owner, OwnerKind, Removed, Session
 

@@ -31,11 +31,11 @@ from backend.jsonl.log import SessionLog, Workshop
 from backend.jsonl.making import building_name, fill_branch, hide_session, make_session
 from backend.jsonl.opening import recorded_row
 from backend.jsonl.order import stored_header
-from backend.jsonl.spaces import found
 from backend.log_contract import (
     LogContract,
     child_header,
     entry_times,
+    found,
     judge_append,
     judge_branch,
     new_header,

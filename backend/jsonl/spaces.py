@@ -6,9 +6,9 @@ A space is there while its directory is; an agent or model while it has a ``sess
 import os
 from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
-from typing import Literal, TypeVar
+from typing import Literal
 
-from backend.errors import Exists, InvalidValue, Missing, NotEmpty
+from backend.errors import Exists, InvalidValue, NotEmpty
 from backend.facts import later
 from backend.jsonl.catalogue import Catalogue, MappingRecord, OwnerRecord, SessionRecord, SpaceRecord
 from backend.jsonl.disk import directories, make_directories, names, reported
@@ -20,19 +20,11 @@ from backend.jsonl.paths import (
     owner_names,
     owner_path,
 )
+from backend.log_contract import found
 from backend.store import OwnerKind, Space
-
-T = TypeVar("T")
 
 _PREFIXES = ("home", "shared")
 _OWNER_KINDS: tuple[OwnerKind, OwnerKind] = ("agent", "model")
-
-
-def found(value: T | None, what: str) -> T:
-    """The value, or ``Missing`` with the words for it."""
-    if value is None:
-        raise Missing(f"no such {what}")
-    return value
 
 
 class Spaces:

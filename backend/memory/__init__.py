@@ -20,6 +20,7 @@ from backend.log_contract import (
     child_header,
     entry_times,
     first_row,
+    found,
     judge_append,
     judge_branch,
     new_header,
@@ -28,7 +29,6 @@ from backend.log_contract import (
 from backend.memory.archive import Archive
 from backend.memory.definitions import Definitions
 from backend.memory.parts import Log
-from backend.memory.spaces import found
 from backend.run_lines import MAX_STARTS
 from backend.store import (
     MAX_RUN_LINES,

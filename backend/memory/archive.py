@@ -7,8 +7,9 @@ import msgspec
 
 from backend.errors import Busy, Exists, NotEmpty
 from backend.facts import later
+from backend.log_contract import found
 from backend.memory.parts import IndexChange, Rows
-from backend.memory.spaces import Mappings, found
+from backend.memory.spaces import Mappings
 from backend.store import ArchiveDirectory, IndexKind, Removed, Session
 
 

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 
 from backend.errors import Exists
 from backend.facts import later
-from backend.memory.spaces import Spaces, found
+from backend.log_contract import found
+from backend.memory.spaces import Spaces
 from backend.store import OwnerKind
 
 

@@ -3,23 +3,15 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Literal, TypeVar
+from typing import Literal
 
 import msgspec
 
 from backend.errors import Exists, Missing, NotEmpty
 from backend.facts import later
+from backend.log_contract import found
 from backend.memory.parts import OwnerIndex, Rows
 from backend.store import ArchiveDirectory, IndexKind, Mapping, Owner, OwnerKind, Space
-
-T = TypeVar("T")
-
-
-def found(value: T | None, what: str) -> T:
-    """The value, or ``Missing`` with the words for it."""
-    if value is None:
-        raise Missing(f"no such {what}")
-    return value
 
 
 class Spaces:

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from backend.errors import Busy, Exists, NotEmpty
+from backend.log_contract import found
 from backend.sqlite import rows
-from backend.sqlite.core import atomic, found, growing
+from backend.sqlite.core import atomic, growing
 from backend.sqlite.index import Index
 from backend.store import ArchiveDirectory, Removed, Session
 

@@ -15,8 +15,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
-from backend.errors import Missing, StoreFull
+from backend.errors import StoreFull
 from backend.facts import advance, later
+from backend.log_contract import found
 from backend.sqlite import pending, rows
 from backend.sqlite.database import Database
 from backend.sqlite.durability import Durability
@@ -256,10 +257,3 @@ class Core:
         self._database.run(
             "UPDATE archive_directory SET mtime = max(mtime + 1, ?) WHERE id = ?", (self._clock(), directory)
         )
-
-
-def found(value: T | None, what: str) -> T:
-    """The value, or ``Missing``."""
-    if value is None:
-        raise Missing(f"no such {what}")
-    return value

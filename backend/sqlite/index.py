@@ -6,10 +6,10 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from backend.log_contract import listed_key
+from backend.log_contract import found, listed_key
 from backend.names import cwd_key
 from backend.sqlite import rows
-from backend.sqlite.core import atomic, found, growing
+from backend.sqlite.core import atomic, growing
 from backend.sqlite.spaces import Spaces
 from backend.store import IndexKind, Mapping, Owner, Removed, Session
 

@@ -8,9 +8,18 @@ from backend.entries import SessionHeader
 from backend.errors import SessionAlreadyExistsError
 from backend.facts import later, stream_size
 from backend.lines import foreign_line, text_of
-from backend.log_contract import branch_row, child_header, first_row, judge_branch, listed_key, new_header, scope_of
+from backend.log_contract import (
+    branch_row,
+    child_header,
+    first_row,
+    found,
+    judge_branch,
+    listed_key,
+    new_header,
+    scope_of,
+)
 from backend.sqlite import rows
-from backend.sqlite.core import atomic, found, growing
+from backend.sqlite.core import atomic, growing
 from backend.sqlite.logs import sweep
 from backend.sqlite.runs import Runs
 from backend.sqlite.segments import Checkpoint

@@ -5,8 +5,9 @@ from typing import Literal
 
 from backend.errors import Exists, NotEmpty
 from backend.facts import later
+from backend.log_contract import found
 from backend.sqlite import rows
-from backend.sqlite.core import Core, atomic, found, growing
+from backend.sqlite.core import Core, atomic, growing
 from backend.store import Owner, OwnerKind, Space
 
 
