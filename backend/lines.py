@@ -80,7 +80,17 @@ def foreign_line(stream: Stream, raw: bytes) -> Line:
 
 def text_of(raw: bytes) -> str:
     """What latest.md says of a message line, without its final newline; empty where it has no text."""
-    return text_bytes(_text(lenient_object(raw))).decode()
+    return text_bytes(content_text(lenient_object(raw).get("content"))).decode()
+
+
+def content_text(content: Any) -> str:
+    """The text of a message's content: the string, or its text parts joined with nothing; empty for anything else."""
+    if type(content) is str:
+        return content
+    if type(content) is not list:
+        return ""
+    parts = (part.get("text") for part in content if type(part) is dict and part.get("type") == "text")
+    return "".join(text for text in parts if type(text) is str)
 
 
 def state_line(old: str, new: str) -> Line:
@@ -174,7 +184,7 @@ def _line(stream: Stream, raw: bytes, value: dict[str, Any]) -> Line:
 
 def _message_facts(raw: bytes, value: dict[str, Any]) -> Line:
     role = value.get("role")
-    size = len(text_bytes(_text(value))) + 1 if role == "assistant" else 1
+    size = len(text_bytes(content_text(value.get("content")))) + 1 if role == "assistant" else 1
     run = value.get("run") if role == "user" else None
     return Line(
         "messages",
@@ -206,16 +216,6 @@ def _run_facts(value: dict[str, Any]) -> tuple[str | None, str | None]:
         case {"type": "done", "run": run} if NAME.holds(run):
             return run, None
     return None, None
-
-
-def _text(message: Mapping[str, Any]) -> str:
-    content = message.get("content")
-    if type(content) is str:
-        return content
-    if type(content) is not list:
-        return ""
-    parts = (part.get("text") for part in content if type(part) is dict and part.get("type") == "text")
-    return "".join(text for text in parts if type(text) is str)
 
 
 def _mark_of(value: dict[str, Any]) -> tuple[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from backend.entries import Entry, MarkEntry, MessageEntry
+from backend.lines import content_text
 
 SCHEMA_VERSION = "ATIF-v1.7"
 NOTES = "projected from the session's messages.jsonl and events.jsonl"
@@ -154,10 +155,10 @@ class _Projection:
         message = entry.message
         source = _SOURCES.get(str(message.get("role")))
         if source == "agent":
-            step = self._agent_step(_run(message), _text(message.get("content")), entry.time)
+            step = self._agent_step(_run(message), content_text(message.get("content")), entry.time)
             self._place_named_calls(step, message)
         elif source is not None:
-            self._step(source, _text(message.get("content")), entry.time)
+            self._step(source, content_text(message.get("content")), entry.time)
         elif message.get("role") == "tool":
             for call_id, content in _results(message):
                 self._answer((_run(message), call_id), content, entry.time)
@@ -166,7 +167,7 @@ class _Projection:
         """Results that are events and no messages; then the calls without a result, into the last step of their run."""
         for entry in self._result_events:
             key = _run(entry.data), str(entry.data.get("tool_call_id"))
-            self._answer(key, _text(entry.data.get("content")), entry.time)
+            self._answer(key, content_text(entry.data.get("content")), entry.time)
         for (run, _), calls in self._unplaced.items():
             for call, time in calls:
                 _append_call(self._last_step(run, time), call)
@@ -312,17 +313,9 @@ def _results(message: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     found = [part for part in parts if isinstance(part, dict) and part.get("type") == "tool_result"]
     for part in found:
         if isinstance(part.get("tool_call_id"), str):
-            yield part["tool_call_id"], _text(part.get("content"))
+            yield part["tool_call_id"], content_text(part.get("content"))
     if not found and isinstance(own, str):
-        yield own, _text(content)
-
-
-def _text(content: Any) -> str:
-    """A string, or the text parts joined with nothing."""
-    if isinstance(content, list):
-        texts = (part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text")
-        content = "".join(text for text in texts if isinstance(text, str))
-    return content if isinstance(content, str) else ""
+        yield own, content_text(content)
 
 
 def _metrics(data: Mapping[str, Any]) -> Metrics | None:
