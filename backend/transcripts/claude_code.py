@@ -19,10 +19,9 @@ from backend.transcripts.records import (
     Converted,
     Identity,
     Record,
-    Unreadable,
+    converted,
     digest,
     made,
-    numbered_lines,
     objects,
     parsed,
     parts_of,
@@ -38,8 +37,6 @@ _USAGE = {
     "cache_read_input_tokens": "cached_tokens",
     "cache_creation_input_tokens": "cache_write_tokens",
 }
-
-Draft = tuple[Stream, dict[str, Any]]
 
 
 def identify(file: BinaryIO, stem: str) -> Identity:
@@ -62,11 +59,7 @@ def identify(file: BinaryIO, stem: str) -> Identity:
 def convert(file: BinaryIO, scope: str) -> Iterator[Record]:
     """The lines of all sessions in the file, in its order; lines of other kinds give nothing."""
     reader = _Reader(scope)
-    for number, raw in numbered_lines(file):
-        try:
-            yield from reader.read(number, raw)
-        except InvalidValue as error:
-            yield Unreadable(number, str(error))
+    yield from converted(file, reader.read)
     yield from reader.end()
 
 

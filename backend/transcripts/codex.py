@@ -24,10 +24,9 @@ from backend.transcripts.records import (
     Identity,
     Position,
     Record,
-    Unreadable,
+    converted,
     digest,
     made,
-    numbered_lines,
     objects,
     parsed,
     session_name,
@@ -62,12 +61,7 @@ def identify(file: BinaryIO, stem: str) -> Identity:
 
 def convert(file: BinaryIO, scope: str) -> Iterator[Record]:
     """The lines of the file's session and its children, in its order; lines of other kinds give nothing."""
-    reader = _Reader(scope)
-    for number, raw in numbered_lines(file):
-        try:
-            yield from reader.read(number, raw)
-        except InvalidValue as error:
-            yield Unreadable(number, str(error))
+    return converted(file, _Reader(scope).read)
 
 
 class _Call(NamedTuple):

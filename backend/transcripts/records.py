@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, NamedTuple
 
@@ -107,6 +107,15 @@ def parsed(raw: bytes | None) -> dict[str, Any]:
         raise InvalidValue("not UTF-8") from None
     except ValueError:
         raise InvalidValue("not one JSON object" if raw.strip() else "a blank line") from None
+
+
+def converted(file: BinaryIO, read: Callable[[int, bytes | None], Iterator[Record]]) -> Iterator[Record]:
+    """What ``read`` makes of each of ``numbered_lines``; a line of which it raises ``InvalidValue`` is unreadable."""
+    for number, raw in numbered_lines(file):
+        try:
+            yield from read(number, raw)
+        except InvalidValue as error:
+            yield Unreadable(number, str(error))
 
 
 def objects(file: BinaryIO) -> Iterator[dict[str, Any]]:
