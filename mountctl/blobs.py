@@ -6,6 +6,7 @@ import os
 from backend.transcripts.blobs import Blob
 from mountctl import places
 from mountctl.cli import Failure
+from mountctl.private_files import private_file
 
 
 def directory(agent: str, space: str | None) -> str:
@@ -18,16 +19,11 @@ def directory(agent: str, space: str | None) -> str:
 
 def store(where: str, blob: Blob) -> None:
     """Stores a blob, durably and whole; there already: nothing to do."""
-    path, temporary = f"{where}/{blob.sha256}", f"{where}/.{blob.sha256}.{os.getpid()}"
-    if os.path.exists(path):
+    if os.path.exists(f"{where}/{blob.sha256}"):
         return
     os.makedirs(where, exist_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "wb") as file:
+    with private_file(where, blob.sha256) as file:
         file.write(blob.content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(temporary, path)
 
 
 def load(where: str, sha256: str) -> bytes:

@@ -54,7 +54,7 @@ def _write_page(directory: str, agent: str, path: str) -> None:
 
 def _page_file(target: str, path: str) -> contextlib.AbstractContextManager[BinaryIO]:
     """A file that replaces what a link leads to; a device or a pipe is no such thing and is written to."""
-    from mountctl.exporting import private_file
+    from mountctl.private_files import private_file
 
     if path.endswith("/") or os.path.isdir(target):
         raise Failure(f"{path!r} is a directory: --html takes the name of a file", USAGE)

@@ -1,7 +1,8 @@
 """``--to atif``: what ``ctx agent trajectory`` prints, as a file (spec 4.2, 4.3)."""
 
 from mountctl.ctx_agent_trajectory import trajectory_json
-from mountctl.exporting import Session, private_file
+from mountctl.exporting import Session
+from mountctl.private_files import private_file
 
 
 def export(session: Session, directory: str) -> str:

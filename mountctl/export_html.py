@@ -1,6 +1,7 @@
 """``--to html``: the page of ``ctx agent history --html``, with blobs put back (spec 4.2)."""
 
-from mountctl.exporting import Session, private_file
+from mountctl.exporting import Session
+from mountctl.private_files import private_file
 from mountctl.session_page import write_page
 
 

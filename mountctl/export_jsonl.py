@@ -6,7 +6,8 @@
 from backend.transcripts.blobs import restored
 from mountctl import places
 from mountctl.cli import Failure
-from mountctl.exporting import Session, private_file
+from mountctl.exporting import Session
+from mountctl.private_files import private_file
 
 
 def export(session: Session, directory: str) -> str:

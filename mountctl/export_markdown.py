@@ -2,7 +2,8 @@
 
 from backend.transcript import entry_text, title
 from mountctl.entries import LogFile
-from mountctl.exporting import Session, private_file
+from mountctl.exporting import Session
+from mountctl.private_files import private_file
 
 
 def export(session: Session, directory: str) -> str:

@@ -1,14 +1,12 @@
-"""What every export format shares: which session it reads, and files that their owner alone may read (spec 4.2).
+"""What every export format shares: which session it reads (spec 4.2).
 
 A format is a module with ``export(session, directory)``, which writes one session below a directory and returns the
 path of what it wrote. ``FORMATS`` is the table of them; only the module that is asked for is imported.
 """
 
-import contextlib
 import os
-import tempfile
-from collections.abc import Iterator, Mapping
-from typing import BinaryIO, NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
 from mountctl import blobs, places
 
@@ -46,23 +44,3 @@ class Format(Protocol):
 def find(agent: str, session: str | None, space: str | None) -> Session:
     """A session of an agent, by default its current one."""
     return Session(agent, space, places.session(agent, session, space))
-
-
-@contextlib.contextmanager
-def private_file(directory: str, name: str) -> Iterator[BinaryIO]:
-    """A new file of mode 0600 under any umask, in place of an older one of that name once it is whole and on disk.
-
-    Makes the directory if it is missing; after an error nothing has changed.
-    """
-    os.makedirs(directory, mode=0o700, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(prefix=".export-", dir=directory)
-    try:
-        with open(descriptor, "wb") as file:
-            os.fchmod(descriptor, 0o600)
-            yield file
-            file.flush()
-            os.fsync(descriptor)
-        os.rename(temporary, f"{directory}/{name}")
-    except BaseException:
-        os.unlink(temporary)
-        raise
