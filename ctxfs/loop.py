@@ -267,7 +267,7 @@ class Loop:
     def _step(self, task: _Task) -> None:
         self._current = task
         try:
-            awaited = task.coroutine.send(None)
+            awaited: Awaited = task.coroutine.send(None)
         except StopIteration:
             self._tasks -= 1
         else:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from backend.mountinfo import Mount, mount_at, mounts, parse_mountinfo
+from backend.system_calls import failure
 
 __all__ = [
     "FSTYPE",
@@ -78,8 +79,7 @@ def device_of(path: str) -> tuple[int, int]:
     buffer = ctypes.create_string_buffer(_STATX_BYTES)
     flags = _AT_NO_AUTOMOUNT | _AT_STATX_DONT_SYNC
     if _LIBC.statx(_AT_FDCWD, os.fsencode(path), flags, 0, buffer) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), path)
+        raise failure(path)
     major, minor = (int.from_bytes(buffer.raw[at : at + 4], "little") for at in (_STATX_DEV, _STATX_DEV + 4))
     return major, minor
 

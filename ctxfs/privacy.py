@@ -10,9 +10,6 @@ import stat
 import msgspec
 from pyfuse3 import FUSEError
 
-PRIVATE_DIRECTORY = stat.S_IFDIR | 0o700
-SHARED_DIRECTORY = stat.S_IFDIR | 0o2770
-
 
 class Access(msgspec.Struct, frozen=True, gc=False):
     """Whose a file is: owner, group, whether it lies in a shared space, and whether it is archived."""

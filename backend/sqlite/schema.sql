@@ -9,8 +9,8 @@
 -- a log's entries from 0. seq is the store-wide commit sequence. Offsets count bytes of messages.jsonl or events.jsonl
 -- as a reader sees them, newlines included; those of a branch include the prefix it shares with its parent.
 --
--- What is true and what is derived. `log`, `segment` and `pending` are the log, the only truth. `run_line`, everything
--- in `session` from updated_at on, `listed`, `cwd_key`, the by-cwd rows of `mapping`, list_size and list_mtime are views of `log` and
+-- What is true and what is derived. `log`, `segment` and `pending` are the log, the only truth. `run_line`, the columns
+-- of `session` from updated_at to cwd_key, the by-cwd rows of `mapping`, list_size and list_mtime are views of `log` and
 -- `segment` that change in the transaction that puts lines there.
 
 PRAGMA application_id = 0x63747866;
