@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -245,11 +245,3 @@ def _unmounted(mountpoint: Path) -> Iterator[None]:
         yield
     finally:
         subprocess.run(["umount", mountpoint], check=True)
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    """Waits for something that another process does."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while not holds():
-        assert time.monotonic() < deadline, f"waited for {what}"
-        time.sleep(0.01)

@@ -14,7 +14,6 @@ from tests.commands.terminal import on_terminal
 from tests.mounting import RunningMount, running_mount
 
 HELLO = b'{"role":"user","content":"hello"}\n'
-EVENT = b'{"type":"delta","run":"r1","text":"t"}\n'
 
 
 def filled(agent: Agent) -> None:

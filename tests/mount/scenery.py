@@ -19,7 +19,6 @@ SESSION_FILES = (
     "updated_at",
     "meta.json",
 )
-DERIVED_FILES = ("latest.md", "created_at", "updated_at")
 CONTEXT_FILES = {"messages.jsonl", "log.jsonl", "transcript.md", "request.json"}
 
 

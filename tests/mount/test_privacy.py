@@ -12,7 +12,6 @@ from tests.mount.scenery import SESSION_FILES, Home, append, put, said
 from tests.mounting import RunningMount
 from tests.people import ALICE, BOB, ROOT, Person, chroot_with, outcome
 
-EMPTY = Path("session/one/messages.jsonl")
 HOMES_OF_NOBODY = (0, 5, 65534, 4294967294)
 
 
@@ -40,11 +39,6 @@ def private(module_mount: RunningMount) -> Home:
     for person in (ALICE, ROOT):
         assert person.does(look_at_everything, home.path) > 20
     return home
-
-
-def chdir_and_stat(directory: Path) -> None:
-    os.chdir(directory)
-    os.stat("agent")
 
 
 FORBIDDEN: dict[str, Callable[[Home], object]] = {

@@ -8,7 +8,7 @@ from typing import Any
 from tests.posix.table import case, rows
 from tests.posix.world import World, checked, content, libc, look, outcome, put, tree
 
-NOREPLACE, EXCHANGE, WHITEOUT = 1, 2, 4
+NOREPLACE, EXCHANGE = 1, 2
 FLAGS = {"plain": 0, "NOREPLACE": NOREPLACE, "EXCHANGE": EXCHANGE}
 AT_FDCWD = -100
 

@@ -207,9 +207,6 @@ def test_a_result_before_its_call_is_of_the_same_run() -> None:
     assert len({value["run"] for _, value in found}) == 1
 
 
-MADE = {"id": "c", "name": "shell", "arguments": {"cmd": "ls"}}
-
-
 @pytest.mark.parametrize(
     ("payload", "summary"),
     [

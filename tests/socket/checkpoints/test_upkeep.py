@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from backend.checkpoints import wire
-from tests.checkpointing import MIB, CheckpointDaemon, checkpoint_daemon, until
+from tests.checkpointing import MIB, TIMEOUT_S, CheckpointDaemon, checkpoint_daemon
+from tests.mounting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +82,7 @@ def test_a_bad_file_at_the_start_is_a_warning(daemon: CheckpointDaemon) -> None:
 def test_auto_cleanup(daemon: CheckpointDaemon, keep: str, left: str) -> None:
     workspace = snapshots(daemon, "ad", "abcde")
     reload(daemon, f"auto_cleanup = true\nauto_cleanup_keep = {keep}\nauto_cleanup_interval_secs = 1")
-    until(lambda: "".join(daemon.ids(workspace)) == left, "auto-cleanup")
+    wait_until(lambda: "".join(daemon.ids(workspace)) == left, "auto-cleanup", TIMEOUT_S)
 
 
 def test_no_auto_cleanup_unless_it_is_asked_for(daemon: CheckpointDaemon) -> None:
@@ -91,7 +92,9 @@ def test_no_auto_cleanup_unless_it_is_asked_for(daemon: CheckpointDaemon) -> Non
     filler = daemon.area / "filler"
     subprocess.run(["fallocate", "-l", str(free_bytes(daemon) - 4 * MIB), filler], check=True)
     reload(daemon, "auto_cleanup_keep = 1\nauto_cleanup_interval_secs = 1\nhealth_check_interval_secs = 1")
-    until(lambda: daemon.log.read_text().count("full by more than") >= before + 2, "two looks at the disk")
+    wait_until(
+        lambda: daemon.log.read_text().count("full by more than") >= before + 2, "two looks at the disk", TIMEOUT_S
+    )
     filler.unlink()
     assert daemon.ids(workspace) == ["a", "b", "c"]
     assert re.search(r"WARNING .*full by more than 90 %: \d+ of \d+ bytes", daemon.log.read_text())
