@@ -1,5 +1,6 @@
 """Whose searches wait for whose (spec 4.1)."""
 
+import itertools
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,18 @@ from ctxfs.ctx_socket.searching import AT_ONCE, Searches
 from ctxfs.sockets.connection import Peer
 from tests.people import ALICE, BOB
 
+MOST = 1000
+
 
 class Bridge:
-    """One owner for each who asks, whose id is the asker's uid."""
+    """An owner for each request, whose id begins with the asker's uid."""
+
+    def __init__(self) -> None:
+        self._asked = itertools.count()
 
     async def run(self, work: Any) -> Any:
         [peer, _] = work.args
-        return [_Owner(peer.uid)]
+        return [_Owner(peer.uid * MOST + next(self._asked))]
 
 
 class _Owner:
@@ -42,7 +48,7 @@ def test_searches_of_one_user_never_keep_another_from_theirs(tmp_path: Path, mon
     over = threading.Event()
 
     def found(_self: Searches, owner: int, _wanted: str, _limit: int) -> list[Any]:
-        if owner == ALICE.uid:
+        if owner // MOST == ALICE.uid:
             over.wait()
         return []
 
