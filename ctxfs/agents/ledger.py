@@ -14,6 +14,7 @@ from backend.memory import MemoryStore
 from backend.sessions import Sessions
 from backend.store import Append, FileStore, Line, OwnerKind, Session
 from ctxfs.agents import mounted
+from ctxfs.agents.history import Recorded, Wanted, find_recorded
 from ctxfs.bridge import Bridge
 from ctxfs.inodes import Kind, Node, inode_of
 from ctxfs.kernel_cache import Watcher
@@ -46,11 +47,22 @@ class Place(NamedTuple):
         return self.kind, self.name, self.session
 
 
+class Begun(NamedTuple):
+    """A session with what was appended, and why that may not be on disk; None if it is."""
+
+    session: Session
+    failure: CtxError | None
+
+
 class Ledger(Protocol):
     """Sessions by place, and appends to them."""
 
     async def find(self, place: Place) -> Session | None:
         """The live session there."""
+        ...
+
+    async def find_recorded(self, place: Place, client_id: str, wanted: Wanted) -> Recorded | None:
+        """What is recorded there of a send (``history.find_recorded``)."""
         ...
 
     async def open(self, place: Place) -> Session:
@@ -61,10 +73,16 @@ class Ledger(Protocol):
         """What ``work`` returns or raises."""
         ...
 
-    async def append(
-        self, session: int, lines_of: LinesOf, *, begins: str | None = None, ends: str | None = None
-    ) -> Session:
-        """The session with those lines, in one transaction; ``begins`` and ``ends`` as in ``Append``."""
+    async def append(self, session: int, lines_of: LinesOf) -> Session:
+        """The session with those lines, in one transaction."""
+        ...
+
+    async def begin(self, place: Place, lines_of: LinesOf, run: str) -> Begun:
+        """The session there, made where it is missing, with lines by which a run begins."""
+        ...
+
+    async def end(self, session: int, lines_of: LinesOf, run: str) -> Begun:
+        """The session with lines by which a run ends."""
         ...
 
     async def put_snapshots(self, session: int, contents: Mapping[str, bytes]) -> None:
@@ -92,13 +110,20 @@ class MountedLedger:
     async def open(self, place: Place) -> Session:
         return await self._bridge.perform(lambda core: mounted.open_session(core, place))
 
+    async def find_recorded(self, place: Place, client_id: str, wanted: Wanted) -> Recorded | None:
+        return await self._bridge.run(lambda core: mounted.find_recorded_send(core, place, client_id, wanted))
+
     async def ask(self, work: Callable[[FileStore], T]) -> T:
         return await self._bridge.run(lambda core: work(core.store))
 
-    async def append(
-        self, session: int, lines_of: LinesOf, *, begins: str | None = None, ends: str | None = None
-    ) -> Session:
-        return await self._bridge.perform(lambda core: mounted.append(core, session, lines_of, begins, ends))
+    async def append(self, session: int, lines_of: LinesOf) -> Session:
+        return await self._bridge.perform(lambda core: mounted.append(core, session, lines_of))
+
+    async def begin(self, place: Place, lines_of: LinesOf, run: str) -> Begun:
+        return Begun(*await self._bridge.perform(lambda core: mounted.begin(core, place, lines_of, run)))
+
+    async def end(self, session: int, lines_of: LinesOf, run: str) -> Begun:
+        return Begun(*await self._bridge.perform(lambda core: mounted.end(core, session, lines_of, run)))
 
     async def put_snapshots(self, session: int, contents: Mapping[str, bytes]) -> None:
         await self._bridge.run(lambda core: mounted.put_snapshots(core, session, contents))
@@ -159,16 +184,25 @@ class TempLedger:
         assert found is not None, "a temp session lives as long as its connection"
         return found
 
+    async def find_recorded(self, place: Place, client_id: str, wanted: Wanted) -> Recorded | None:
+        session = await self.find(place)
+        return None if session is None else find_recorded(self._store, session, client_id, wanted)
+
     async def ask(self, work: Callable[[FileStore], T]) -> T:
         return work(self._store)
 
-    async def append(
-        self, session: int, lines_of: LinesOf, *, begins: str | None = None, ends: str | None = None
-    ) -> Session:
+    async def begin(self, place: Place, lines_of: LinesOf, run: str) -> Begun:
+        session = await self.open(place)
+        return Begun(await self.append(session.id, lines_of), None)
+
+    async def end(self, session: int, lines_of: LinesOf, run: str) -> Begun:
+        return Begun(await self.append(session, lines_of), None)
+
+    async def append(self, session: int, lines_of: LinesOf) -> Session:
         present = self._store.session_by_id(session)
         if present is None:
             raise Missing("the temp session is gone")
-        [result] = self._store.append([Append(session, lines_of(present), begins=begins, ends=ends)])
+        [result] = self._store.append([Append(session, lines_of(present))])
         if isinstance(result, CtxError):
             raise result
         return result.session

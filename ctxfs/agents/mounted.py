@@ -1,10 +1,15 @@
 """A run's sessions on the mount: found, made and appended to as by file operations. FUSE thread only (spec 3.3)."""
 
+import errno
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from backend.errors import SessionConflictError
+from pyfuse3 import FUSEError
+
+from backend.errors import CtxError, Missing, SessionArchived, SessionConflictError
 from backend.store import Append, Owner, Session
+from ctxfs.agents import steps
+from ctxfs.agents.history import Recorded, Wanted, find_recorded
 from ctxfs.files.appends import writable_session
 from ctxfs.files.directories import Caller
 from ctxfs.files.sessions import make_session
@@ -16,6 +21,8 @@ from ctxfs.subjects import ProviderSubject, SpaceSubject
 if TYPE_CHECKING:
     from ctxfs.agents.ledger import LinesOf, Place
     from ctxfs.core import Core
+
+_OPEN_TRIES = 3
 
 
 def find_session(core: "Core", place: "Place") -> Session | None:
@@ -56,8 +63,51 @@ def _make_model(core: "Core", space: SpaceSubject, name: str, caller: Caller) ->
     return make_provider_model(core, ProviderSubject(space, provider, space.access, space.mtime), f"{model}.d", caller)
 
 
+def find_recorded_send(core: "Core", place: "Place", client_id: str, wanted: Wanted) -> Recorded | None:
+    """What the session of that place has of a send."""
+    session = find_session(core, place)
+    return None if session is None else find_recorded(core.store, session, client_id, wanted)
+
+
+async def begin(core: "Core", place: "Place", lines_of: "LinesOf", run: str) -> tuple[Session, CtxError | None]:
+    """Lines by which a run begins, in a session that is made where it is missing; and why they may not be on disk.
+
+    Where the session was archived just now, a fresh one is made.
+    """
+    for _ in range(_OPEN_TRIES):
+        session = await open_session(core, place)
+        steps.reached("opened")
+        try:
+            session = await append(core, session.id, lines_of, begins=run)
+        except (SessionArchived, Missing) as gone:
+            refusal: Exception = gone
+        except FUSEError as error:
+            if error.errno != errno.EROFS:
+                raise
+            refusal = error
+        else:
+            steps.reached("recorded")
+            return session, await _sync(core)
+    raise refusal
+
+
+async def end(core: "Core", number: int, lines_of: "LinesOf", run: str) -> tuple[Session, CtxError | None]:
+    """Lines by which a run ends; and why they may not be on disk."""
+    session = await append(core, number, lines_of, ends=run)
+    steps.reached("end recorded")
+    return session, await _sync(core)
+
+
+async def _sync(core: "Core") -> CtxError | None:
+    try:
+        await core.commits.sync()
+    except CtxError as error:
+        return error
+    return None
+
+
 async def append(
-    core: "Core", number: int, lines_of: "LinesOf", begins: str | None = None, ends: str | None = None
+    core: "Core", number: int, lines_of: "LinesOf", *, begins: str | None = None, ends: str | None = None
 ) -> Session:
     """Appends what ``lines_of`` makes of the session as it is then, whoever else appends meanwhile."""
     while True:

@@ -60,7 +60,7 @@ class Run:
         self._scope = trio.CancelScope()
         self._cancelled = False
         self._ending = False
-        self._recorded = False
+        self._is_recorded = False
 
     # who listens, and who ends it
 
@@ -224,11 +224,13 @@ class Run:
 
         with trio.CancelScope(shield=True, deadline=trio.current_time() + END_TIMEOUT_S):
             try:
-                if not self._recorded:
-                    await self._ledger.append(self.session.id, lines, ends=self.id)
-                    self._recorded = True
-                steps.reached("end recorded")
-                await self._ledger.sync()
+                if self._is_recorded:
+                    await self._ledger.sync()
+                else:
+                    _, failure = await self._ledger.end(self.session.id, lines, self.id)
+                    self._is_recorded = True
+                    if failure is not None:
+                        return failure
                 steps.reached("end durable")
             except (CtxError, FUSEError) as error:
                 return error

@@ -11,20 +11,19 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any, NamedTuple
 
 import trio
 from pyfuse3 import FUSEError
 
-from backend.errors import CtxError, InvalidValue, Missing, SessionArchived
+from backend.errors import CtxError, InvalidValue, Missing
 from backend.store import Line, Session
 from backend.strict_json import compact
 from ctxfs.agents import entries, steps
 from ctxfs.agents.definition import Definition
-from ctxfs.agents.history import Wanted, find_recorded
+from ctxfs.agents.history import Wanted
 from ctxfs.agents.invocation import Invocation
-from ctxfs.agents.ledger import Ledger, Place
+from ctxfs.agents.ledger import Ledger, LinesOf, Place
 from ctxfs.agents.listeners import Listener
 from ctxfs.agents.preparing import Order, Preparing
 from ctxfs.agents.processes import Agent
@@ -33,7 +32,6 @@ from ctxfs.agents.run import Limits, Run
 from ctxfs.sockets.connection import Peer
 
 MAX_QUEUED = 100
-_OPEN_TRIES = 3
 _REFUSALS = (CtxError, FUSEError, OSError)
 
 Key = tuple[Ledger, str, str, str, str]
@@ -165,11 +163,7 @@ class Runs:
         """The answer to a retry; None for a new send."""
         answer = None
         for _ in range(2):
-            session = await ask.ledger.find(ask.place)
-            if session is None:
-                return None
-            find = partial(find_recorded, session=session, client_id=ask.request.id, wanted=ask.wanted)
-            recorded = await ask.ledger.ask(find)
+            recorded = await ask.ledger.find_recorded(ask.place, ask.request.id, ask.wanted)
             if recorded is None:
                 return None
             run = self._live.get(ask.key)
@@ -266,30 +260,27 @@ class Runs:
         self, ask: Ask, run_id: str, agent: Agent | None, listeners: Sequence[Listener], *, waited: bool
     ) -> Answer:
         start = entries.start(run_id, ask.request.id, ask.place.scope, ask.wanted.cwd)
-        session = await self._record(ask, run_id, start, waited=waited)
-        steps.reached("recorded")
+        session, failure = await ask.ledger.begin(ask.place, self._beginning(ask, run_id, start, waited=waited), run_id)
         run = Run(run_id, ask.request.id, ask.place, ask.ledger, session, start.raw)
         for listener in listeners:
             run.add(listener)
+        self._live[ask.key] = run
+        assert self._nursery is not None, "working() comes first"
+        if failure is not None:
+            self._nursery.start_soon(self._fail, ask.key, run, agent, failure)
+            raise failure
+        steps.reached("durable")
         invocation = Invocation(run_id, ask.request.input, session, ask.place.session, ask.ledger)
         if agent is not None:
             invocation.environment = self._preparing.environment(self._order(ask, run_id), agent)
             # Snapshots are for people, and the run is more than they are.
             with contextlib.suppress(*_REFUSALS):
                 await ask.ledger.put_snapshots(session.id, agent.snapshots)
-        self._live[ask.key] = run
-        assert self._nursery is not None, "working() comes first"
-        try:
-            await ask.ledger.sync()
-        except _REFUSALS as error:
-            self._nursery.start_soon(self._fail, ask.key, run, agent, error)
-            raise
-        steps.reached("durable")
         self._nursery.start_soon(self._work, ask.key, run, agent, invocation)
         return Answer(start.raw, run)
 
-    async def _record(self, ask: Ask, run_id: str, start: Line, *, waited: bool) -> Session:
-        """The session with the send in it, all in one transaction; a fresh one where it was archived just now."""
+    def _beginning(self, ask: Ask, run_id: str, start: Line, *, waited: bool) -> LinesOf:
+        """The lines of a send that is recorded, all in one transaction."""
 
         def lines(session: Session) -> Sequence[Line]:
             model = ask.definition.model
@@ -302,18 +293,7 @@ class Runs:
                 *entries.meta(session, client=ask.request.client, model=model, scope=ask.place.scope),
             ]
 
-        for _ in range(_OPEN_TRIES):
-            session = await ask.ledger.open(ask.place)
-            steps.reached("opened")
-            try:
-                return await ask.ledger.append(session.id, lines, begins=run_id)
-            except (SessionArchived, Missing) as gone:
-                refusal: Exception = gone
-            except FUSEError as error:
-                if error.errno != errno.EROFS:
-                    raise
-                refusal = error
-        raise refusal
+        return lines
 
     # runs, outside of the gate
 

@@ -11,7 +11,7 @@ from pyfuse3 import FUSEError
 from backend.errors import CtxError, Missing
 from backend.memory import MemoryStore
 from backend.store import OwnerKind
-from ctxfs.agents.definition import read_definition
+from ctxfs.agents.definition import Definition, read_definition
 from ctxfs.agents.history import Wanted
 from ctxfs.agents.ledger import Ledger, MountedLedger, Place, TempLedger
 from ctxfs.agents.listeners import Listener
@@ -110,15 +110,12 @@ class AgentService:
     async def _send(self, connection: Connection, request: Send) -> None:
         request.check()
         peer = connection.peer
-        place = await self._place(peer, request, reach.CHANGE)
-        definition = await self._bridge.run(lambda core: read_definition(core.store, self._kind, self._name))
-        if definition is None:
-            raise Missing(f"no {self._kind} {self._name!r} is defined")
-        wanted = Wanted(request.input, request.scope, request.cwd or definition.cwd)
-        has_home = await self._bridge.run(partial(_has_home, uid=peer.uid, kind=self._kind, name=self._name))
+        found = await self._bridge.run(lambda core: self._look_up(core, peer, request))
+        wanted = Wanted(request.input, request.scope, request.cwd or found.definition.cwd)
         ledger, listener = self._agents.ledger(connection, request.scope), Listener()
+        ask = Ask(request, ledger, found.place, peer, found.definition, wanted, found.has_home)
         try:
-            answer = await self._runs.send(Ask(request, ledger, place, peer, definition, wanted, has_home), listener)
+            answer = await self._runs.send(ask, listener)
             if answer.run is None:
                 await connection.send_lines([answer.line])
             else:
@@ -164,10 +161,26 @@ class AgentService:
         await connection.send_lines([done])
 
     async def _place(self, peer: Peer, placed: Placed, wanted: int) -> Place:
-        where = Where(None, placed.space)
-        space = await self._bridge.run(lambda core: reach.space_of(core, peer, where, wanted))
+        return await self._bridge.run(lambda core: self._find_place(core, peer, placed, wanted))
+
+    # on the FUSE thread
+
+    def _find_place(self, core: "Core", peer: Peer, placed: Placed, wanted: int) -> Place:
+        space = reach.space_of(core, peer, Where(None, placed.space), wanted)
         return Place(self._kind, self._name, space, placed.scope, placed.session, peer.uid, peer.gid)
 
+    def _look_up(self, core: "Core", peer: Peer, request: Send) -> "Found":
+        place = self._find_place(core, peer, request, reach.CHANGE)
+        definition = read_definition(core.store, self._kind, self._name)
+        if definition is None:
+            raise Missing(f"no {self._kind} {self._name!r} is defined")
+        own = self._kind == "agent" and core.store.owner(f"home/{peer.uid}", "agent", self._name)
+        return Found(place, definition, bool(own))
 
-def _has_home(core: "Core", uid: int, kind: OwnerKind, name: str) -> bool:
-    return kind == "agent" and core.store.owner(f"home/{uid}", kind, name) is not None
+
+class Found(NamedTuple):
+    """What a send is to: where it is recorded, by what it is answered, and whether the peer has directories there."""
+
+    place: Place
+    definition: Definition
+    has_home: bool

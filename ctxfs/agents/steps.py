@@ -2,4 +2,4 @@
 
 
 def reached(step: str) -> None:
-    """Nothing. Called on trio's thread."""
+    """Nothing. Called on any thread."""

@@ -280,3 +280,22 @@ def test_an_unmount_ends_what_runs(fuse_device: None) -> None:
         assert not is_running(marker)
         mount.start()
         assert bot.log()[1][2]["code"] == "EHOSTDOWN"
+
+
+def test_runs_leave_no_descriptor_and_no_process(workshop: Workshop) -> None:
+    bot = workshop.bot(DELTA)
+
+    def held() -> tuple[int, int]:
+        children = subprocess.run(["pgrep", "-P", str(workshop.mount.pid)], capture_output=True, check=False).stdout
+        [launcher] = children.split()
+        guardians = subprocess.run(["pgrep", "-P", launcher], capture_output=True, check=False).stdout.split()
+        return len(os.listdir(f"/proc/{workshop.mount.pid}/fd")), len(guardians)
+
+    bot.send()
+    wait_until(lambda: held()[1] == 0, "the guardian's end")
+    before = held()
+    for number in range(10):
+        assert bot.send()[-1]["status"] == "ok"
+        assert bot.send(cwd="/nowhere")[0]["code"] == "ENOENT"
+        assert bot.send(session=f"s{number}", scope="temp")[-1]["status"] == "ok"
+    wait_until(lambda: held() <= before, "the closing of all descriptors")

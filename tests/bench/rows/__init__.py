@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from tests.bench.bench import Bench
 from tests.bench.figures import Report
-from tests.bench.rows import appending, attributes, commands, growth, log, memory, reading, requests
+from tests.bench.rows import appending, attributes, commands, growth, log, memory, reading, requests, sends
 
 Row = Callable[[Bench], Report]
 
@@ -22,5 +22,6 @@ ROWS: Mapping[str, Row] = {
     "branches": log.branching,
     "projection": log.projection,
     "memory": memory.resident,
+    "sends": sends.sends,
     "command": commands.agent_output,
 }

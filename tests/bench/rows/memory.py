@@ -14,12 +14,12 @@ def resident(bench: Bench) -> Report:
     """A daemon of its own start: 100k sessions listed and the longest log read; then ten walks more."""
     served = bench.many
     served.mount.restart()
-    started = _resident_mib(served.pid)
+    started = resident_mib(served.pid)
     _walk(bench)
-    once = _resident_mib(served.pid)
+    once = resident_mib(served.pid)
     for _ in range(WALKS):
         _walk(bench)
-    growth = _resident_mib(served.pid) - once
+    growth = resident_mib(served.pid) - once
     return Report(
         f"Resident memory, {bench.sizes.many} sessions listed and a log of {bench.sizes.logs[-1]} KiB read",
         claims=[
@@ -37,7 +37,8 @@ def _walk(bench: Bench) -> None:
     bench.client("read-cold", bench.many.log(LOGS, str(bench.sizes.logs[-1])))
 
 
-def _resident_mib(process: int) -> float:
+def resident_mib(process: int) -> float:
+    """What of a process is in memory."""
     for line in Path(f"/proc/{process}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
