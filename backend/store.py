@@ -195,8 +195,8 @@ class Append(msgspec.Struct, frozen=True, gc=False):
     """Lines for one session, all or nothing. ``expected_n``: refuse unless it has that many entries.
 
     ``time`` in ms for all lines or, as a sequence, for each (imports, the API), else the store's clock.
-    ``begins``: a run that is live from now on, in the owner's current session; ``ends``: one that is not any more
-    (``SessionFiles.live_runs``).
+    ``begins``: a run that is live from now on until a done of it is appended (``SessionFiles.live_runs``); its session
+    becomes the owner's current one.
     """
 
     session: int
@@ -204,7 +204,6 @@ class Append(msgspec.Struct, frozen=True, gc=False):
     expected_n: int | None = None
     time: int | Sequence[int] | None = None
     begins: str | None = None
-    ends: str | None = None
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
@@ -334,7 +333,7 @@ class SessionFiles(Protocol):
         ...
 
     def live_runs(self) -> Sequence[tuple[int, str]]:
-        """``(session, run)`` of what an append began and none has ended: after a crash, those that died with it."""
+        """``(session, run)`` of what an append began and no done has ended: after a crash, those that died with it."""
         ...
 
     def forget_run(self, session: int) -> None:

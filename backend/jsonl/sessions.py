@@ -199,7 +199,7 @@ class Sessions(Discovery, LogContract):
         return Appended(log.row, files, listed, selected, *keys)
 
     def _write(self, log: SessionLog, append: Append, seq: int, now_ns: int) -> frozenset[str]:
-        """Appends the lines, with what is recorded of a run that they begin or end around them.
+        """Appends the lines, and records what run they begin or end.
 
         A run that is recorded, and whose start is not, never began.
         """
@@ -211,7 +211,7 @@ class Sessions(Discovery, LogContract):
             self._running[append.session] = record
         files = log.append(append.lines, entry_times(append, self._now_ms()), seq, now_ns)
         live = self._running.get(append.session)
-        if live is not None and live.run == append.ends:
+        if live is not None and any(line.key == "done" and line.run == live.run for line in append.lines):
             # The lines are stored; a record that stays is one of a run that is done.
             with suppress(CtxError):
                 self.forget_run(append.session)

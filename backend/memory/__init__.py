@@ -163,7 +163,7 @@ class MemoryStore(Archive, Definitions, LogContract):
         self._logs[after.id].extend(append.lines, times, after)
         self._sessions[after.id] = after
         appended = self._relist(Appended(after, files))
-        if append.ends is not None and self._live.get(after.id) == append.ends:
+        if any(line.key == "done" and line.run == self._live.get(after.id) for line in append.lines):
             self.forget_run(after.id)
         return appended if append.begins is None else self._begin(appended, append.begins)
 

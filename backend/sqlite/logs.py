@@ -140,6 +140,8 @@ class Logs:
         """Stores lines behind ``tail``, the log's own; the new one."""
         for line in run_lines(lines, tail.end.n):
             self._database.run(INSERT_RUN_LINE, (log, line.n, line.kind, line.run, line.client))
+            if line.kind == "done":
+                self._database.run("DELETE FROM live_run WHERE session = ? AND run = ?", (log, line.run))
         if tail.segment is not None and tail.size + segments.packed_size(lines) <= segments.ROW_LIMIT:
             return self._extend(tail, lines, times)
         for chunk in segments.chunks(lines):

@@ -25,6 +25,8 @@ class Runs(Archive):
         return [*found, *self._waiting_lines(session, lambda line: line.run == run)][:MAX_RUN_LINES]
 
     def live_runs(self) -> Sequence[tuple[int, str]]:
+        # A done that waits is seen when it is merged.
+        self._settle()
         return [(session, run) for session, run in self._database.all("SELECT session, run FROM live_run")]
 
     @atomic
@@ -41,12 +43,8 @@ class Runs(Archive):
         return [] if waiting is None else list(filter(wanted, run_lines(waiting.lines, waiting.merged.n)))
 
     def _note_run(self, append: Append, result: Appended | CtxError) -> Appended | CtxError:
-        """What an append that is stored begins or ends, inside its transaction; its session's index is merged."""
-        if isinstance(result, CtxError):
-            return result
-        if append.ends is not None:
-            self._database.run("DELETE FROM live_run WHERE session = ? AND run = ?", (append.session, append.ends))
-        if append.begins is None:
+        """The run that an append begins, inside its transaction, when its lines are in the rows of their session."""
+        if append.begins is None or isinstance(result, CtxError):
             return result
         self._database.run("INSERT OR REPLACE INTO live_run VALUES (?, ?)", (append.session, append.begins))
         owner = None if result.session.owner is None else self._require_owner(result.session.owner)

@@ -207,8 +207,9 @@ CREATE TABLE snapshot (
     UNIQUE (session, name)
 ) STRICT;
 
--- The run that a session has now. Set and removed by the appends that begin and end it, and nothing else says it: a
--- start may be anybody's, but what is here when the store is opened is a run that died with who had it open.
+-- The run that a session has now: set by the append that begins it, and nothing else says it, as a start may be
+-- anybody's; removed when a done of it comes into `segment`. What is here, and in no done that waits, when the store is
+-- opened is a run that died with who had it open.
 CREATE TABLE live_run (
     session INTEGER PRIMARY KEY REFERENCES session (id) ON DELETE CASCADE,
     run     TEXT    NOT NULL

@@ -227,7 +227,7 @@ class SqliteStore(Sessions, Definitions, LogContract):
 
 def _moves(append: Append) -> bool:
     """Whether an append changes more than the session and its owner's list."""
-    return bool(append.begins or append.ends) or any(line.cwd is not None for line in append.lines)
+    return append.begins is not None or any(line.cwd is not None for line in append.lines)
 
 
 def _sweep_all(connection: sqlite3.Connection) -> None:

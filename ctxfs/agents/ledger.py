@@ -47,7 +47,7 @@ class Place(NamedTuple):
         return self.kind, self.name, self.session
 
 
-class Begun(NamedTuple):
+class Appended(NamedTuple):
     """A session with what was appended, and why that may not be on disk; None if it is."""
 
     session: Session
@@ -77,11 +77,11 @@ class Ledger(Protocol):
         """The session with those lines, in one transaction."""
         ...
 
-    async def begin(self, place: Place, lines_of: LinesOf, run: str) -> Begun:
+    async def begin(self, place: Place, lines_of: LinesOf, run: str) -> Appended:
         """The session there, made where it is missing, with lines by which a run begins."""
         ...
 
-    async def end(self, session: int, lines_of: LinesOf, run: str) -> Begun:
+    async def end(self, session: int, lines_of: LinesOf) -> Appended:
         """The session with lines by which a run ends."""
         ...
 
@@ -119,11 +119,11 @@ class MountedLedger:
     async def append(self, session: int, lines_of: LinesOf) -> Session:
         return await self._bridge.perform(lambda core: mounted.append(core, session, lines_of))
 
-    async def begin(self, place: Place, lines_of: LinesOf, run: str) -> Begun:
-        return Begun(*await self._bridge.perform(lambda core: mounted.begin(core, place, lines_of, run)))
+    async def begin(self, place: Place, lines_of: LinesOf, run: str) -> Appended:
+        return Appended(*await self._bridge.perform(lambda core: mounted.begin(core, place, lines_of, run)))
 
-    async def end(self, session: int, lines_of: LinesOf, run: str) -> Begun:
-        return Begun(*await self._bridge.perform(lambda core: mounted.end(core, session, lines_of, run)))
+    async def end(self, session: int, lines_of: LinesOf) -> Appended:
+        return Appended(*await self._bridge.perform(lambda core: mounted.end(core, session, lines_of)))
 
     async def put_snapshots(self, session: int, contents: Mapping[str, bytes]) -> None:
         await self._bridge.run(lambda core: mounted.put_snapshots(core, session, contents))
@@ -191,12 +191,12 @@ class TempLedger:
     async def ask(self, work: Callable[[FileStore], T]) -> T:
         return work(self._store)
 
-    async def begin(self, place: Place, lines_of: LinesOf, run: str) -> Begun:
+    async def begin(self, place: Place, lines_of: LinesOf, run: str) -> Appended:
         session = await self.open(place)
-        return Begun(await self.append(session.id, lines_of), None)
+        return Appended(await self.append(session.id, lines_of), None)
 
-    async def end(self, session: int, lines_of: LinesOf, run: str) -> Begun:
-        return Begun(await self.append(session, lines_of), None)
+    async def end(self, session: int, lines_of: LinesOf) -> Appended:
+        return Appended(await self.append(session, lines_of), None)
 
     async def append(self, session: int, lines_of: LinesOf) -> Session:
         present = self._store.session_by_id(session)

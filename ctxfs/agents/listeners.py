@@ -45,6 +45,10 @@ class Listener:
         """All frames that are there, at least one; none at the end."""
         while not self._frames and not self._over:
             await self._changed.park()
+        return self.heard()
+
+    def heard(self) -> list[bytes]:
+        """The frames that are there."""
         frames = list(self._frames)
         self._frames.clear()
         self._size = 0

@@ -91,9 +91,9 @@ async def begin(core: "Core", place: "Place", lines_of: "LinesOf", run: str) -> 
     raise refusal
 
 
-async def end(core: "Core", number: int, lines_of: "LinesOf", run: str) -> tuple[Session, CtxError | None]:
+async def end(core: "Core", number: int, lines_of: "LinesOf") -> tuple[Session, CtxError | None]:
     """Lines by which a run ends; and why they may not be on disk."""
-    session = await append(core, number, lines_of, ends=run)
+    session = await append(core, number, lines_of)
     steps.reached("end recorded")
     return session, await _sync(core)
 
@@ -106,13 +106,11 @@ async def _sync(core: "Core") -> CtxError | None:
     return None
 
 
-async def append(
-    core: "Core", number: int, lines_of: "LinesOf", *, begins: str | None = None, ends: str | None = None
-) -> Session:
+async def append(core: "Core", number: int, lines_of: "LinesOf", *, begins: str | None = None) -> Session:
     """Appends what ``lines_of`` makes of the session as it is then, whoever else appends meanwhile."""
     while True:
         session = writable_session(core, number)
-        wanted = Append(number, lines_of(session), session.n, begins=begins, ends=ends)
+        wanted = Append(number, lines_of(session), session.n, begins=begins)
         try:
             return (await core.commits.append(wanted)).session
         except SessionConflictError:

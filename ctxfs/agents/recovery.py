@@ -27,7 +27,7 @@ async def recover(ledger: Ledger) -> None:
             if waiting is None:
                 await ledger.ask(lambda store: store.forget_run(session))  # noqa: B023
             else:
-                await ledger.end(session, partial(_ending, run=run, waiting=waiting), run)
+                await ledger.end(session, partial(_ending, run=run, waiting=waiting))
         except (CtxError, FUSEError) as error:
             log.warning("a run that died cannot be ended: %s", error)
 

@@ -227,7 +227,7 @@ class Run:
                 if self._is_recorded:
                     await self._ledger.sync()
                 else:
-                    _, failure = await self._ledger.end(self.session.id, lines, self.id)
+                    _, failure = await self._ledger.end(self.session.id, lines)
                     self._is_recorded = True
                     if failure is not None:
                         return failure

@@ -9,7 +9,7 @@ import errno
 import os
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from backend.store import Line, Session
 from backend.strict_json import compact
 from ctxfs.agents import entries, steps
 from ctxfs.agents.definition import Definition
-from ctxfs.agents.history import Wanted
+from ctxfs.agents.history import Recorded, Wanted
 from ctxfs.agents.invocation import Invocation
 from ctxfs.agents.ledger import Ledger, LinesOf, Place
 from ctxfs.agents.listeners import Listener
@@ -52,6 +52,10 @@ class Ask(NamedTuple):
     def key(self) -> Key:
         """The session, whether or not it is there yet."""
         return self.ledger, self.place.space, *self.place.key
+
+
+LookUp = Callable[[], Awaitable[tuple[Ask, Recorded | None]]]
+"""What a send means, and what is recorded of it."""
 
 
 class Answer(NamedTuple):
@@ -109,13 +113,14 @@ class Runs:
 
     # what clients ask
 
-    async def send(self, ask: Ask, listener: Listener) -> Answer:
+    async def send(self, key: Key, look_up: LookUp, listener: Listener) -> Answer:
         """Records a send and starts its run, or finds what was recorded of it before (raises why it is refused).
 
-        ``listener`` hears the run from then on; the caller has it ``leave``.
+        ``look_up`` is called behind the gate. ``listener`` hears the run from then on; the caller has it ``leave``.
         """
-        async with self._gate(ask.key):
-            answer = await self._recorded(ask)
+        async with self._gate(key):
+            ask, recorded = await look_up()
+            answer = None if recorded is None else await self._replay(ask, recorded)
             if answer is not None:
                 if answer.run is not None:
                     answer.run.add(listener)
@@ -159,25 +164,18 @@ class Runs:
 
     # decisions, behind the gate
 
-    async def _recorded(self, ask: Ask) -> Answer | None:
-        """The answer to a retry; None for a new send."""
-        answer = None
-        for _ in range(2):
-            recorded = await ask.ledger.find_recorded(ask.place, ask.request.id, ask.wanted)
-            if recorded is None:
-                return None
-            run = self._live.get(ask.key)
-            live = run is not None and run.id == recorded.run
-            if run is not None and live and recorded.done is None:
+    async def _replay(self, ask: Ask, recorded: Recorded) -> Answer:
+        """The answer to a retry."""
+        run = self._live.get(ask.key)
+        if run is not None and run.id == recorded.run:
+            if recorded.done is None:
                 return Answer(recorded.start, run)
-            if recorded.done is not None:
-                if run is not None and live:
-                    # It is recorded, and not known to be on disk.
-                    await run.over.wait()
-                return Answer(recorded.done)
-            # A run that ended just now has its done by the second look.
-            answer = Answer(recorded.start)
-        return answer
+            # It is recorded, and not known to be on disk.
+            await run.over.wait()
+        if recorded.done is None:
+            # A run that ended just now has its done by a second look.
+            recorded = await ask.ledger.find_recorded(ask.place, ask.request.id, ask.wanted) or recorded
+        return Answer(recorded.start if recorded.done is None else recorded.done)
 
     def _find_waiting(self, ask: Ask) -> Waiting | None:
         for waiting in self._queues.get(ask.key, ()):

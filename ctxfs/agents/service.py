@@ -12,9 +12,10 @@ from backend.errors import CtxError, Missing
 from backend.memory import MemoryStore
 from backend.store import OwnerKind
 from ctxfs.agents.definition import Definition, read_definition
-from ctxfs.agents.history import Wanted
+from ctxfs.agents.history import Recorded, Wanted
 from ctxfs.agents.ledger import Ledger, MountedLedger, Place, TempLedger
 from ctxfs.agents.listeners import Listener
+from ctxfs.agents.mounted import find_recorded_send
 from ctxfs.agents.recovery import recover
 from ctxfs.agents.requests import Cancel, Ping, Placed, Request, Resume, Send
 from ctxfs.agents.resuming import resume
@@ -109,13 +110,19 @@ class AgentService:
 
     async def _send(self, connection: Connection, request: Send) -> None:
         request.check()
-        peer = connection.peer
-        found = await self._bridge.run(lambda core: self._look_up(core, peer, request))
-        wanted = Wanted(request.input, request.scope, request.cwd or found.definition.cwd)
-        ledger, listener = self._agents.ledger(connection, request.scope), Listener()
-        ask = Ask(request, ledger, found.place, peer, found.definition, wanted, found.has_home)
+        peer, ledger, listener = connection.peer, self._agents.ledger(connection, request.scope), Listener()
+
+        async def look_up() -> tuple[Ask, Recorded | None]:
+            if ledger is self._agents.mounted:
+                found, recorded = await self._bridge.run(lambda core: self._look_up(core, peer, request))
+            else:
+                found = await self._bridge.run(lambda core: self._look_at(core, peer, request))
+                recorded = await ledger.find_recorded(found.place, request.id, found.wanted)
+            return Ask(request, ledger, found.place, peer, found.definition, found.wanted, found.has_home), recorded
+
+        space = f"home/{peer.uid}" if request.space is None else f"shared/{request.space}"
         try:
-            answer = await self._runs.send(ask, listener)
+            answer = await self._runs.send((ledger, space, self._kind, self._name, request.session), look_up, listener)
             if answer.run is None:
                 await connection.send_lines([answer.line])
             else:
@@ -127,9 +134,10 @@ class AgentService:
         """A start, and what follows to the done. A client that is gone ends the connection, and with it a temp run."""
         cancels: list[Cancel] = []
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(connection.end_with_client)
-            nursery.start_soon(self._hear_cancels, connection, run, cancels)
-            await connection.send_lines([line])
+            nursery.start_soon(self._attend, connection, run, cancels)
+            # What the run says at once goes along with its start.
+            await trio.lowlevel.checkpoint()
+            await connection.send_lines([line, *listener.heard()])
             while frames_heard := await listener.take():
                 await connection.send_lines(frames_heard)
             nursery.cancel_scope.cancel()
@@ -138,18 +146,16 @@ class AgentService:
             raise trio.BrokenResourceError
         await connection.send_lines([run.done] * len(cancels))
 
-    async def _hear_cancels(self, connection: Connection, run: Run, heard: list[Cancel]) -> None:
-        """Requests are answered one after another, but a run may be cancelled on the connection that hears it."""
-        while (raw := await connection.peek()) is not None:
-            try:
-                request = frames.decode(raw, Request)
-            except CtxError:
-                return
-            if not isinstance(request, Cancel) or request.id not in (run.id, run.client_id):
-                return
+    async def _attend(self, connection: Connection, run: Run, cancels: list[Cancel]) -> None:
+        """Requests are answered one after another, but a run may be cancelled on the connection that hears it.
+
+        Ends with the client.
+        """
+        while (request := _cancel_of(await connection.peek())) and request.id in (run.id, run.client_id):
             await connection.receive()
-            heard.append(request)
+            cancels.append(request)
             run.cancel()
+        await connection.end_with_client()
 
     async def _cancel(self, connection: Connection, request: Cancel) -> None:
         request.check_place()
@@ -169,13 +175,18 @@ class AgentService:
         space = reach.space_of(core, peer, Where(None, placed.space), wanted)
         return Place(self._kind, self._name, space, placed.scope, placed.session, peer.uid, peer.gid)
 
-    def _look_up(self, core: "Core", peer: Peer, request: Send) -> "Found":
+    def _look_at(self, core: "Core", peer: Peer, request: Send) -> "Found":
         place = self._find_place(core, peer, request, reach.CHANGE)
         definition = read_definition(core.store, self._kind, self._name)
         if definition is None:
             raise Missing(f"no {self._kind} {self._name!r} is defined")
         own = self._kind == "agent" and core.store.owner(f"home/{peer.uid}", "agent", self._name)
-        return Found(place, definition, bool(own))
+        wanted = Wanted(request.input, request.scope, request.cwd or definition.cwd)
+        return Found(place, definition, wanted, bool(own))
+
+    def _look_up(self, core: "Core", peer: Peer, request: Send) -> tuple["Found", Recorded | None]:
+        found = self._look_at(core, peer, request)
+        return found, find_recorded_send(core, found.place, request.id, found.wanted)
 
 
 class Found(NamedTuple):
@@ -183,4 +194,14 @@ class Found(NamedTuple):
 
     place: Place
     definition: Definition
+    wanted: Wanted
     has_home: bool
+
+
+def _cancel_of(raw: bytes | None) -> Cancel | None:
+    """The cancel that a line is, None for anything else."""
+    try:
+        request = None if raw is None else frames.decode(raw, Request)
+    except CtxError:
+        return None
+    return request if isinstance(request, Cancel) else None

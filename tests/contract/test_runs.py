@@ -85,13 +85,13 @@ def test_runs_are_found_after_a_restart(durable: Harness) -> None:
     assert [found.n for found in durable.store.starts(session.id, "c1")] == [1]
 
 
-def test_a_run_is_live_from_what_begins_it_to_what_ends_it(at: Harness) -> None:
+def test_a_run_is_live_from_what_begins_it_to_its_done(at: Harness) -> None:
     one, two = at.session("one"), at.session("two")
     at.append(one, user("r1"), start("r1", "c1"), begins="r1")
     at.append(two, user("r2"), start("r2", "c2"), begins="r2")
     assert sorted(at.store.live_runs()) == [(one.id, "r1"), (two.id, "r2")]
-    at.append(one, done("r1"), ends="r1")
-    at.append(two, done("r1"), ends="r1")
+    at.append(one, done("r1"))
+    at.append(two, done("r1"))
     assert at.store.live_runs() == [(two.id, "r2")]
     at.store.forget_run(two.id)
     assert at.store.live_runs() == []
@@ -108,7 +108,7 @@ def test_a_refused_append_begins_and_ends_nothing(at: Harness) -> None:
     assert isinstance(refused, CtxError)
     assert at.store.live_runs() == []
     at.append(session, start("r1", "c1"), begins="r1")
-    [refused] = at.store.append([Append(session.id, [done("r1")], expected_n=7, ends="r1")])
+    [refused] = at.store.append([Append(session.id, [done("r1")], expected_n=7)])
     assert isinstance(refused, CtxError)
     assert at.store.live_runs() == [(session.id, "r1")]
 
@@ -121,7 +121,7 @@ def test_the_session_of_a_run_becomes_the_current_one(at: Harness) -> None:
     assert at.append(two, start("r2", "c2", None), begins="r2").selected
     assert at.owner_now().current == "two"
     assert at.owner_now().current_mtime > before.current_mtime
-    assert not at.append(one, done("r1"), ends="r1").selected
+    assert not at.append(one, done("r1")).selected
 
 
 def test_who_was_current_when_runs_begin_together_is_the_last(at: Harness) -> None:
@@ -141,7 +141,7 @@ def test_live_runs_survive_a_restart(durable: Harness) -> None:
     durable.append(session, user("r1"), start("r1", "c1"), begins="r1")
     durable.reopen()
     assert durable.store.live_runs() == [(session.id, "r1")]
-    durable.append(session, done("r1"), ends="r1")
+    durable.append(session, done("r1"))
     durable.reopen()
     assert durable.store.live_runs() == []
 
