@@ -41,7 +41,8 @@ def _mounted(core: "Core", _: Any) -> int:
 
 
 def _session_time(_: "Core", subject: Any) -> int:
-    return int(subject.updated_at * 1_000_000)
+    # Never 0 (spec 1.2), though an import may bring entries of 1970.
+    return max(1, int(subject.updated_at * 1_000_000))
 
 
 def _owner_time(_: "Core", subject: Any) -> int:

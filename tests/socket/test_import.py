@@ -51,6 +51,13 @@ def test_entries_keep_their_times_and_bytes(agent: Agent) -> None:
     assert (session.stat().st_uid, os.listdir(agent.sessions)) == (ALICE.uid, ["index", "s"])
 
 
+def test_no_time_of_an_entry_makes_a_time_of_a_file_zero(agent: Agent) -> None:
+    assert agent.imports(HELLO, entries=[["messages", 0]], created_at=0)["n"] == 1
+    session = agent.sessions / "s"
+    files = [session, *session.rglob("*")]
+    assert [path.name for path in files if path.stat().st_mtime_ns <= 0] == []
+
+
 def test_it_goes_on_where_it_was(agent: Agent) -> None:
     assert agent.imports(HELLO, expected_n=0)["n"] == 1
     assert agent.imports(HELLO, DONE, expected_n=1)["n"] == 3
