@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -141,6 +142,30 @@ class CheckpointDaemon:
 
     def ids(self, workspace: Path) -> list[str]:
         return [entry.id for entry in self.expect(wire.ListOk, wire.List(str(workspace))).snapshots]
+
+
+class Writer(threading.Thread):
+    """Appends to a file every few milliseconds, which stays open, until it is stopped."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self._file = file
+        self._stopped = threading.Event()
+        self._begun = threading.Event()
+
+    def run(self) -> None:
+        with self._file.open("a", buffering=1) as file:
+            while not self._stopped.wait(0.005):
+                file.write("line\n")
+                self._begun.set()
+
+    def __enter__(self) -> None:
+        self.start()
+        self._begun.wait()
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self.join()
 
 
 def exchange(path: Path, request: wire.Request) -> wire.Response:

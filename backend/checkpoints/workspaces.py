@@ -253,7 +253,7 @@ class Workspaces:
                 self.recover(workspace)
                 return
             workspace.snapshots.link()
-            if adopting:
+            if adopting and workspace.snapshots.has_moved_in():
                 workspace.note_directory()
             self._adopt_orphans(workspace)
             self._mark_missing(workspace)

@@ -33,11 +33,11 @@ class Snapshots(Protocol):
     def move_in(self, announce: Callable[[Identity], None]) -> None:
         """Makes the directory at the path the live tree.
 
-        If it has to become another directory, ``announce`` is told first which one it was; that is left for ``clear``.
+        ``announce`` is told first which one it is; if another has to take its place, it is left for ``clear``.
         """
 
     def has_moved_in(self) -> bool:
-        """Whether the path leads to the live tree."""
+        """Whether the directory has become another one, to which the path leads."""
 
     def move_out(self) -> None:
         """Removes what ``move_in`` made, if the path does not lead to it. Snapshots stay."""

@@ -137,15 +137,8 @@ class TreeCopy:
         path, stamp = os.fsencode(entry.path), stamp_of(entry.stat)
         if self._previous.stamps.get(path) == stamp and self._link_previous(entry):
             self.stamps[path] = stamp
-            return
-        for _ in range(_ATTEMPTS):
-            began_ns = time.time_ns()
-            copied = self._copy_file(entry)
-            if copied is not None:
-                if copied.ctime_ns < began_ns - CLOCK_GRAIN_NS:
-                    self.stamps[path] = copied
-                return
-        raise TreeChanged(entry.path)
+        elif not any(self._copy_file(entry, path) for _ in range(_ATTEMPTS)):
+            raise TreeChanged(entry.path)
 
     def _link_previous(self, entry: Entry) -> bool:
         try:
@@ -156,8 +149,9 @@ class TreeCopy:
             raise
         return True
 
-    def _copy_file(self, entry: Entry) -> Stamp | None:
-        """The stamp of what was copied, None if it changed meanwhile; then there is no copy."""
+    def _copy_file(self, entry: Entry, path: bytes) -> bool:
+        """Whether a file was copied; else it has changed meanwhile, and there is no copy."""
+        began_ns = time.time_ns()
         with _opened(entry.name, _READ, self._source.fd, entry.path) as source:
             found = os.fstat(source)
             if not stat.S_ISREG(found.st_mode):
@@ -166,11 +160,25 @@ class TreeCopy:
             with _opened(entry.name, _CREATE, self._target.fd, entry.path) as target:
                 self._copy_data(source, target, found.st_size)
                 copy_attributes(source, target, found)
-            stamp = stamp_of(found)
-            if stamp_of(os.fstat(source)) == stamp:
-                return stamp
+                if stamp_of(os.fstat(source)) == stamp_of(found):
+                    self._remember(path, stamp_of(found), target, began_ns)
+                    return True
         os.unlink(entry.name, dir_fd=self._target.fd)
-        return None
+        return False
+
+    def _remember(self, path: bytes, stamp: Stamp, target: int, began_ns: int) -> None:
+        if stamp.ctime_ns < began_ns - CLOCK_GRAIN_NS:
+            self.stamps[path] = stamp
+
+
+class TreeRestoration(TreeCopy):
+    """A copy of a snapshot that becomes the live tree: ``stamps`` are those of the new files.
+
+    Nobody reaches those before they are put in place; they are all old enough ``CLOCK_GRAIN_NS`` after the copy.
+    """
+
+    def _remember(self, path: bytes, stamp: Stamp, target: int, began_ns: int) -> None:
+        self.stamps[path] = stamp_of(os.fstat(target))
 
 
 class _opened:

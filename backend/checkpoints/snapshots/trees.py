@@ -9,6 +9,7 @@ The workspace stays a real directory. A rollback builds a tree beside it, in nob
 """
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,7 +21,15 @@ from backend.checkpoints.identity import Identity, identity_of, opened, opened_i
 from backend.checkpoints.snapshots.attributes import copy_attributes
 from backend.checkpoints.snapshots.beside import Beside
 from backend.checkpoints.snapshots.comparing import compare
-from backend.checkpoints.snapshots.copying import NOTHING_BEFORE, CopyData, Previous, Stamp, TreeCopy
+from backend.checkpoints.snapshots.copying import (
+    CLOCK_GRAIN_NS,
+    NOTHING_BEFORE,
+    CopyData,
+    Previous,
+    Stamp,
+    TreeCopy,
+    TreeRestoration,
+)
 from backend.checkpoints.snapshots.removing import remove_below
 from backend.checkpoints.wire import DiffEntry
 from backend.system_calls import RENAME_NOREPLACE, rename, sync_file_system
@@ -56,12 +65,13 @@ class TreeSnapshots:
 
     def move_in(self, announce: Callable[[Identity], None]) -> None:
         """The directory stays where it is."""
+        announce(self.identity())
         make_private(self._bucket)
         with opened(self._path.parent) as parent:
             self._beside.require_swaps(parent)
 
     def has_moved_in(self) -> bool:
-        return True
+        return False
 
     def move_out(self) -> None:
         with suppress(OSError):
@@ -154,10 +164,13 @@ class TreeSnapshots:
             with opened_in(parent, self._beside.name) as staged:
                 identity = identity_of(staged)
                 announce(identity)
-                TreeCopy(snapshot, staged, self._copy_data).run()
+                copy = TreeRestoration(snapshot, staged, self._copy_data)
+                copy.run()
                 copy_attributes(snapshot, staged, os.fstat(snapshot))
                 sync_file_system(staged)
+            time.sleep(CLOCK_GRAIN_NS / 1e9)
             self._beside.swap(parent, lambda parent: self._beside.has(parent, identity, self._path.name))
+            self._keep(_Stamps(id, identity_of(snapshot), copy.stamps))
         return identity
 
     def clear(self, owned: Identity | None) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -124,3 +125,33 @@ def test_snapshots_are_out_of_reach(copying: CheckpointDaemon, workspace: Path) 
     for file in copying.state.rglob("*"):
         if not file.is_symlink() and file.parent in (copying.state, copying.state / "indexes"):
             assert stat.S_IMODE(file.stat().st_mode) & 0o077 == 0, file
+
+
+def swap_until(stop: Path, directory: Path, link: Path) -> None:
+    """Makes a name a directory and a symlink in turn, as fast as it goes."""
+    aside = directory.with_name("aside")
+    while not stop.exists():
+        directory.rename(aside)
+        link.rename(directory)
+        directory.rename(link)
+        aside.rename(directory)
+
+
+def test_a_symlink_that_takes_a_directorys_place_meanwhile_leads_nowhere(copying: CheckpointDaemon) -> None:
+    hidden = copying.new_workspace()
+    hidden.chmod(0o700)
+    (hidden / "secret").write_text("root's")
+    workspace = copying.new_workspace(ALICE.uid)
+    stop = workspace.with_name(f"{workspace.name} stop")
+    ALICE.does((workspace / "directory").mkdir)
+    ALICE.does((workspace / "directory/secret").write_text, "hers")
+    ALICE.does((workspace / "link").symlink_to, hidden)
+    swapper = threading.Thread(target=ALICE.does, args=(swap_until, stop, workspace / "directory", workspace / "link"))
+    swapper.start()
+    answers = [copying.ask(wire.Checkpoint(str(workspace), f"s{number}"), ALICE) for number in range(10)]
+    stop.touch()
+    swapper.join()
+    assert {type(answer) for answer in answers} <= {wire.CheckpointOk, wire.Error}
+    copying.checkpoint(workspace, "last")
+    kept = [path.read_text() for path in (copying.state / "snapshots").rglob("secret") if path.is_file()]
+    assert set(kept) == {"hers"}

@@ -2,9 +2,12 @@
 
 import os
 import stat
+import threading
+import time
 
 from backend.checkpoints import wire
-from tests.checkpointing import CheckpointDaemon, checkpoint_daemon, disk, scratch
+from tests.checkpointing import CheckpointDaemon, Writer, checkpoint_daemon, disk, scratch
+from tests.mounting import wait_until
 from tests.people import ALICE, BOB
 
 
@@ -45,3 +48,41 @@ def test_who_could_not_reach_a_workspace_cannot_reach_it_on_btrfs_either() -> No
         daemon.restart()
         daemon.expect(wire.RecoverOk, wire.Recover(str(workspace)), ALICE)
         assert ALICE.does((workspace / "file").read_text) == "hers"
+
+
+def test_a_workspace_that_is_being_changed_is_shown_as_locked(copying: CheckpointDaemon) -> None:
+    """A checkpoint waits a moment to see whether somebody writes."""
+    workspace = copying.new_workspace()
+    ws_id, locked = copying.init(workspace), wire.WorkspaceInfo(copying.init(workspace), "<locked>", 0)
+    with Writer(workspace / "file"):
+        asking = threading.Thread(target=copying.ask, args=(wire.Checkpoint(ws_id, "one"),))
+        asking.start()
+        wait_until(lambda: locked in copying.expect(wire.StatusOk, wire.Status()).report.workspaces, "the lock")
+        asking.join()
+    copying.checkpoint(workspace, "one")
+    assert (
+        wire.WorkspaceInfo(ws_id, str(workspace), 1) in copying.expect(wire.StatusOk, wire.Status()).report.workspaces
+    )
+
+
+def test_what_did_not_change_is_stored_once(copying: CheckpointDaemon) -> None:
+    """Also over a rollback, which makes every file anew."""
+    workspace = copying.new_workspace()
+    (workspace / "same").write_text("same")
+    time.sleep(0.05)  # a change that is younger than the kernel's clock is fine could hide another
+    bucket = copying.state / "snapshots" / copying.init(workspace)
+    copying.checkpoint(workspace, "one")
+    (workspace / "file").write_text("second")
+    copying.checkpoint(workspace, "two")
+    copying.rollback(workspace, "one")
+    copying.checkpoint(workspace, "three")
+    (workspace / "file").write_text("fourth")
+    copying.checkpoint(workspace, "four")
+
+    def inode(snapshot: str, name: str) -> int:
+        return (bucket / snapshot / name).stat().st_ino
+
+    assert len({inode(id, "same") for id in ("one", "two", "three", "four")}) == 1
+    assert inode("three", "file") == inode("one", "file")
+    assert len({inode(id, "file") for id in ("one", "two", "four")}) == 3
+    assert (workspace / "same").stat().st_nlink == 1

@@ -10,7 +10,7 @@ import pytest
 
 from backend.checkpoints import wire
 from backend.checkpoints.times import parse_timestamp
-from tests.checkpointing import CheckpointDaemon
+from tests.checkpointing import CheckpointDaemon, Writer
 from tests.socket.checkpoints.conftest import EACH_WAY
 
 pytestmark = EACH_WAY
@@ -305,30 +305,6 @@ def test_diff_says_what_was_added_changed_and_deleted(daemon: CheckpointDaemon) 
 
 
 # --- writers --------------------------------------------------------------------------------------------------------
-
-
-class Writer(threading.Thread):
-    """Appends to a file every few milliseconds, which stays open, until it is stopped."""
-
-    def __init__(self, file: Path) -> None:
-        super().__init__()
-        self._file = file
-        self._stopped = threading.Event()
-        self._begun = threading.Event()
-
-    def run(self) -> None:
-        with self._file.open("a", buffering=1) as file:
-            while not self._stopped.wait(0.005):
-                file.write("line\n")
-                self._begun.set()
-
-    def __enter__(self) -> None:
-        self.start()
-        self._begun.wait()
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self.join()
 
 
 def test_a_workspace_in_which_somebody_writes_is_in_conflict(daemon: CheckpointDaemon, workspace: Path) -> None:
