@@ -189,8 +189,7 @@ class Runs:
         return key in self._live or bool(self._queues.get(key))
 
     async def _enqueue(self, ask: Ask) -> Waiting:
-        queue = self._queues.setdefault(ask.key, deque())
-        if not ask.request.queue or len(queue) >= MAX_QUEUED:
+        if not ask.request.queue or len(self._queues.get(ask.key, ())) >= MAX_QUEUED:
             raise BlockingIOError(errno.EAGAIN, "a run is active in this session: wait for it, cancel it, or queue")
         agent = await self._prepare(ask, "")
         if agent is not None:
@@ -206,7 +205,10 @@ class Runs:
         with trio.CancelScope(shield=True):
             session = await ask.ledger.open(ask.place)
             await self._mark(ask, session, "agent/input-enqueued", data)
-            queue.append(waiting)
+            self._queues.setdefault(ask.key, deque()).append(waiting)
+        if ask.key not in self._live:
+            # The run that it was to wait for has ended meanwhile, and found nobody waiting.
+            self._start_next(ask.key)
         return waiting
 
     async def _discard(self, waiting: Waiting) -> bytes:
@@ -311,8 +313,12 @@ class Runs:
 
     def _over(self, key: Key) -> None:
         del self._live[key]
-        if self._queues.get(key) and self._nursery is not None:
-            self._nursery.start_soon(self._admit_next, key)
+        if self._queues.get(key):
+            self._start_next(key)
+
+    def _start_next(self, key: Key) -> None:
+        assert self._nursery is not None
+        self._nursery.start_soon(self._admit_next, key)
 
     async def _admit_next(self, key: Key) -> None:
         async with self._gate(key):
