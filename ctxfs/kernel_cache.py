@@ -190,6 +190,11 @@ class KernelCache:
         self.key_changed(owner, index, key)
         self.names_changed(Node(KEY_DIRECTORIES[index], owner), self._subjects.owner(owner).owner.mtime)
 
+    def unmapped(self, owner: int, index: IndexKind, key: str) -> None:
+        """A key of by-hash/ or by-uuid/ is gone, by other ways than an unlink of its file."""
+        self._key_gone(owner, index, key)
+        self.names_changed(Node(KEY_DIRECTORIES[index], owner), self._subjects.owner(owner).owner.mtime)
+
     def key_changed(self, owner: int, index: IndexKind, key: str) -> None:
         number = self._subjects.interned.known(key_of(owner, index, key))
         if number is not None:

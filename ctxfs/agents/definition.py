@@ -25,6 +25,13 @@ class Definition(NamedTuple):
     cwd: str = "/"
     rows: tuple[MountRow, ...] = ()
     model: str | None = None
+    adapter: str | None = None
+
+
+class _Meta(msgspec.Struct):
+    """What of meta.json says how an agent is spoken with."""
+
+    adapter: str | None = None
 
 
 def read_definition(store: FileStore, kind: OwnerKind, name: str) -> Definition | None:
@@ -43,6 +50,7 @@ def _read(store: FileStore, number: int) -> Definition:
             _value(store, number, "cwd") or "/",
             tuple(parse_table(_value(store, number, "mount"))),
             _value(store, number, "model") or None,
+            msgspec.json.decode(_value(store, number, "meta.json") or "{}", type=_Meta).adapter,
         )
     except (msgspec.MsgspecError, UnicodeDecodeError):
         # Only a tree that others made can hold such values.

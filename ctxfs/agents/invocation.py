@@ -1,6 +1,6 @@
 """What an agent is given: its environment, and one JSON line on stdin (spec 3.6). On trio's thread."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import partial
 
 import trio
@@ -25,6 +25,14 @@ class Invocation:
         self._session = session
         self._name = name
         self._ledger = ledger
+
+    def frames(self, line: bytes) -> Sequence[bytes]:
+        """A line that the agent printed, as an agent's lines: itself."""
+        return (line,)
+
+    async def settle(self) -> bool:
+        """Nothing is kept of it; the agent need not say that it ended."""
+        return True
 
     async def feed(self, stdin: trio.abc.SendStream) -> None:
         """Writes the line, as fast as the agent takes it, and closes stdin; an agent need not read it."""

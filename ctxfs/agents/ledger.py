@@ -89,6 +89,10 @@ class Ledger(Protocol):
         """Replaces AGENTS.md and SKILLS.md; an empty one goes."""
         ...
 
+    async def lead(self, place: Place, old: str | None, new: str | None) -> None:
+        """by-uuid/ leads to the session with ``new`` from now on, and not with ``old``; None: with nothing."""
+        ...
+
     async def sync(self) -> None:
         """Returns when all that was appended is on disk."""
         ...
@@ -127,6 +131,9 @@ class MountedLedger:
 
     async def put_snapshots(self, session: int, contents: Mapping[str, bytes]) -> None:
         await self._bridge.run(lambda core: mounted.put_snapshots(core, session, contents))
+
+    async def lead(self, place: Place, old: str | None, new: str | None) -> None:
+        await self._bridge.run(lambda core: mounted.lead(core, place, old, new))
 
     async def sync(self) -> None:
         await self._bridge.perform(lambda core: core.commits.sync())
@@ -209,6 +216,9 @@ class TempLedger:
 
     async def put_snapshots(self, session: int, contents: Mapping[str, bytes]) -> None:
         """Nobody could look at them."""
+
+    async def lead(self, place: Place, old: str | None, new: str | None) -> None:
+        """A temp session is in no index, so the next turn of it begins anew."""
 
     async def sync(self) -> None:
         """There is no disk."""

@@ -128,3 +128,17 @@ def put_snapshots(core: "Core", number: int, contents: Mapping[str, bytes]) -> N
         else:
             continue
         core.kernel.names_changed(Node(Kind.SESSION, number), core.subjects.session(number).session.updated_mtime)
+
+
+def lead(core: "Core", place: "Place", old: str | None, new: str | None) -> None:
+    """by-uuid/ leads to the session with ``new``, and no longer with ``old``."""
+    owner = core.store.owner(place.space, place.kind, place.name)
+    if owner is None:
+        return
+    mapping = None if old is None else core.store.mapping(owner.id, "by-uuid", old)
+    if mapping is not None and mapping.session == place.session:
+        core.store.remove_mapping(mapping.id)
+        core.kernel.unmapped(owner.id, "by-uuid", mapping.key)
+    if new is not None and core.store.session(owner.id, place.session) is not None:
+        core.store.set_mapping(owner.id, "by-uuid", new, place.session)
+        core.kernel.mapped(owner.id, "by-uuid", new)

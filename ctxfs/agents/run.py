@@ -5,7 +5,7 @@ import errno
 import logging
 import math
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import trio
@@ -15,6 +15,7 @@ from backend.errors import CtxError, StoreFailed, StoreFull
 from backend.store import Line, Session
 from backend.strict_json import compact
 from ctxfs.agents import entries, steps
+from ctxfs.agents.cosh import CoshInvocation
 from ctxfs.agents.invocation import Invocation
 from ctxfs.agents.ledger import Ledger, Place
 from ctxfs.agents.listeners import Listener
@@ -56,6 +57,7 @@ class Run:
         self.session = session
         self._ledger = ledger
         self._output = Output(id)
+        self._frames: Callable[[bytes], Sequence[bytes]] = lambda line: (line,)
         self._listeners: list[Listener] = []
         self._scope = trio.CancelScope()
         self._cancelled = False
@@ -78,11 +80,12 @@ class Run:
 
     # its work
 
-    async def work(self, agent: Agent | None, invocation: Invocation, limits: Limits) -> None:
+    async def work(self, agent: Agent | None, invocation: Invocation | CoshInvocation, limits: Limits) -> None:
         """Runs the agent (None: the echo) to the end, and records it."""
         try:
             try:
                 outcome = await self._performed(agent, invocation, limits)
+                outcome = await self._settled(invocation, outcome)
             except Exception as bug:
                 log.exception("internal error in a run")
                 outcome = self._failed("EIO", f"internal error: {type(bug).__name__}")
@@ -105,7 +108,7 @@ class Run:
         for listener in self._listeners:
             listener.end()
 
-    async def _performed(self, agent: Agent | None, invocation: Invocation, limits: Limits) -> Outcome:
+    async def _performed(self, agent: Agent | None, invocation: Invocation | CoshInvocation, limits: Limits) -> Outcome:
         outcome = Outcome("cancelled")
         with self._scope:
             self._scope.deadline = trio.current_time() + (limits.wall_s or math.inf)
@@ -114,6 +117,17 @@ class Run:
             )
         if self._scope.cancelled_caught and not self._cancelled:
             outcome = self._failed("ETIMEDOUT", f"the run took more than {limits.wall_s} s")
+        return outcome
+
+    async def _settled(self, invocation: Invocation | CoshInvocation, outcome: Outcome) -> Outcome:
+        """Lets the invocation keep what it has to before anybody hears of the end; that may be why the run failed."""
+        try:
+            with trio.CancelScope(shield=True):
+                has_ended = await invocation.settle()
+        except (CtxError, FUSEError, OSError) as error:
+            return self._failed_by(error)
+        if outcome.status == "ok" and not has_ended:
+            return self._failed("EIO", "cosh-core ended without a result")
         return outcome
 
     async def _conclude(self, agent: Agent | None, outcome: Outcome) -> None:
@@ -131,7 +145,8 @@ class Run:
                 return failure
         return Outcome("ok")
 
-    async def _converse(self, agent: Agent, invocation: Invocation, limits: Limits) -> Outcome:
+    async def _converse(self, agent: Agent, invocation: Invocation | CoshInvocation, limits: Limits) -> Outcome:
+        self._frames = invocation.frames
         try:
             await agent.start(invocation.environment)
         except OSError as error:
@@ -171,7 +186,8 @@ class Run:
         try:
             if len(line) > MAX_LINE:
                 raise BadOutput("the agent printed a line of more than 256 KiB", "EMSGSIZE")
-            await self._tell(self._output.take(line))
+            for frame in self._frames(line):
+                await self._tell(self._output.take(frame))
         except AgentError as error:
             return Outcome("error", error.line)
         except BadOutput as error:

@@ -20,6 +20,7 @@ from backend.errors import CtxError, InvalidValue, Missing
 from backend.store import Line, Session
 from backend.strict_json import compact
 from ctxfs.agents import entries, steps
+from ctxfs.agents.cosh import ADAPTER, CoshInvocation, active_id
 from ctxfs.agents.definition import Definition
 from ctxfs.agents.history import Recorded, Wanted
 from ctxfs.agents.invocation import Invocation
@@ -232,6 +233,10 @@ class Runs:
 
     async def _begin(self, ask: Ask, listeners: Sequence[Listener], *, waited: bool = False) -> Answer:
         run_id = f"ctx-{os.urandom(16).hex()}"
+        turn = await self._turn(ask)
+        if turn is not None:
+            argv = (*ask.definition.argv, *turn.options)
+            ask = ask._replace(definition=ask.definition._replace(argv=argv))
         agent = await self._prepare(ask, run_id)
         if agent is not None and not ask.has_home and ask.place.scope == "private" and ask.place.kind == "agent":
             # The peer's first: judged in an empty root; now its own is made.
@@ -243,12 +248,19 @@ class Runs:
         try:
             # Whatever becomes of the connection, a run that is recorded is started.
             with trio.CancelScope(shield=True):
-                answer = await self._record_and_start(ask, run_id, agent, listeners, waited=waited)
+                answer = await self._record_and_start(ask, run_id, agent, turn, listeners, waited=waited)
         except BaseException:
             if agent is not None:
                 await agent.aclose()
             raise
         return answer
+
+    async def _turn(self, ask: Ask) -> CoshInvocation | None:
+        """What is said to an agent that is a cosh-core; None for others."""
+        if ask.definition.adapter != ADAPTER:
+            return None
+        active = await active_id(ask.ledger, ask.place)
+        return CoshInvocation(ask.request.input, ask.place, ask.ledger, active)
 
     async def _prepare(self, ask: Ask, run_id: str) -> Agent | None:
         return await self._preparing.prepare(self._order(ask, run_id))
@@ -257,7 +269,14 @@ class Runs:
         return Order(ask.definition, ask.place, ask.peer, ask.wanted.cwd, run_id, ask.has_home)
 
     async def _record_and_start(
-        self, ask: Ask, run_id: str, agent: Agent | None, listeners: Sequence[Listener], *, waited: bool
+        self,
+        ask: Ask,
+        run_id: str,
+        agent: Agent | None,
+        turn: CoshInvocation | None,
+        listeners: Sequence[Listener],
+        *,
+        waited: bool,
     ) -> Answer:
         start = entries.start(run_id, ask.request.id, ask.place.scope, ask.wanted.cwd)
         session, failure = await ask.ledger.begin(ask.place, self._beginning(ask, run_id, start, waited=waited), run_id)
@@ -270,7 +289,7 @@ class Runs:
             self._nursery.start_soon(self._fail, ask.key, run, agent, failure)
             raise failure
         steps.reached("durable")
-        invocation = Invocation(run_id, ask.request.input, session, ask.place.session, ask.ledger)
+        invocation = turn or Invocation(run_id, ask.request.input, session, ask.place.session, ask.ledger)
         if agent is not None:
             invocation.environment = self._preparing.environment(self._order(ask, run_id), agent)
             # Snapshots are for people, and the run is more than they are.
@@ -297,7 +316,7 @@ class Runs:
 
     # runs, outside of the gate
 
-    async def _work(self, key: Key, run: Run, agent: Agent | None, invocation: Invocation) -> None:
+    async def _work(self, key: Key, run: Run, agent: Agent | None, invocation: Invocation | CoshInvocation) -> None:
         settings = self._preparing.settings
         try:
             await run.work(agent, invocation, Limits(settings.wall_s, settings.output_bytes))
