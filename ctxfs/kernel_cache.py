@@ -145,6 +145,8 @@ class KernelCache:
             return
         if change.listed:
             self._grown(_FIRST_LIST | session.owner)
+        if change.selected:
+            self._grown(inode_of(Node(Kind.CURRENT, session.owner)))
         for key in change.keys_changed:
             self.key_changed(session.owner, "by-cwd", key)
         if change.keys_new or change.keys_gone:

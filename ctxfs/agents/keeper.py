@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ctxfs.agents")
 
+AGAIN_S = 1.0
+
 
 class Keeper:
     """``service_of`` makes the service of an address."""
@@ -39,14 +41,23 @@ class Keeper:
 
         await self._bridge.run(lambda core: core.definitions.follow(tell))
         try:
-            await self._catch_up()
+            await self._try()
             task_status.started()
             while True:
                 await self._changed.wait()
-                await self._catch_up()
+                await self._try()
         finally:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
                 await self._bridge.run(lambda core: core.definitions.unfollow())
+
+    async def _try(self) -> None:
+        """Catches up; what keeps it from that is tried again, and no reason to end the mount."""
+        try:
+            await self._catch_up()
+        except Exception as error:
+            log.warning("sockets are not as their definitions say, trying again: %r", error)
+            self._changed.set()
+            await trio.sleep(AGAIN_S)
 
     def _tell(self) -> None:
         self._changed.set()

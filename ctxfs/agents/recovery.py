@@ -21,7 +21,12 @@ _LOOK_BACK = 1000
 
 async def recover(ledger: Ledger) -> None:
     """Records error and done of every run that was live; what cannot be recorded is logged, and left."""
-    for session, run in await ledger.ask(lambda store: store.live_runs()):
+    try:
+        live = await ledger.ask(lambda store: store.live_runs())
+    except CtxError as error:
+        log.warning("runs that died cannot be found: %s", error)
+        return
+    for session, run in live:
         try:
             waiting = await ledger.ask(partial(_unfinished, session=session, run=run))
             if waiting is None:

@@ -8,6 +8,7 @@ from backend.errors import InvalidValue, LineTooLong
 from backend.names import is_name, is_session_name, is_stable_path
 
 MAX_INPUT = 256 << 10
+MAX_CLIENT = 256
 DEFAULT_SESSION = "default"
 
 Scope = Literal["private", "shared", "temp"]
@@ -48,6 +49,8 @@ class Send(Placed, frozen=True, kw_only=True, tag="send", tag_field="op"):
             raise InvalidValue("id is a name of at most 64 bytes (spec 1.1)")
         if len(self.input.encode()) > MAX_INPUT:
             raise LineTooLong("an input has at most 256 KiB")
+        if self.client is not None and len(self.client.encode()) > MAX_CLIENT:
+            raise InvalidValue("client has at most 256 bytes")
         if self.cwd is not None and not is_stable_path(self.cwd):
             raise InvalidValue("cwd is an absolute path without empty, . or .. parts")
 

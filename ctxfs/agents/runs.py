@@ -6,10 +6,11 @@ recorded, and the other finds it. The gate is open while a run works.
 
 import contextlib
 import errno
+import logging
 import os
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -32,7 +33,10 @@ from ctxfs.agents.requests import Send
 from ctxfs.agents.run import Limits, Run
 from ctxfs.sockets.connection import Peer
 
+log = logging.getLogger("ctxfs.agents")
+
 MAX_QUEUED = 100
+_CLOSING_S = 2.0
 _REFUSALS = (CtxError, FUSEError, OSError)
 
 Key = tuple[Ledger, str, str, str, str]
@@ -93,7 +97,7 @@ class Waiting:
 
 
 class Runs:
-    """Those of one mount. ``work`` runs as long as they do."""
+    """Those of one mount."""
 
     def __init__(self, preparing: Preparing) -> None:
         self._preparing = preparing
@@ -105,12 +109,16 @@ class Runs:
     @asynccontextmanager
     async def working(self) -> AsyncGenerator[None, None]:
         """Sends are taken inside; what still runs at the end is ended, and recorded as that."""
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            try:
-                yield
-            finally:
-                nursery.cancel_scope.cancel()
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                try:
+                    yield
+                finally:
+                    nursery.cancel_scope.cancel()
+        finally:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLOSING_S):
+                await self._discard_all()
 
     # what clients ask
 
@@ -222,6 +230,13 @@ class Runs:
         waiting.admit(Answer(done))
         return done
 
+    async def _discard_all(self) -> None:
+        """What still waits when the mount ends never gets its turn."""
+        for queue in self._queues.values():
+            for waiting in queue:
+                with contextlib.suppress(*_REFUSALS):
+                    await self._record_discarded(waiting.ask, "EHOSTDOWN")
+
     async def _record_discarded(self, ask: Ask, reason: str) -> None:
         session = await ask.ledger.find(ask.place)
         if session is not None:
@@ -318,22 +333,25 @@ class Runs:
 
     async def _work(self, key: Key, run: Run, agent: Agent | None, invocation: Invocation | CoshInvocation) -> None:
         settings = self._preparing.settings
-        try:
+        with self._ending(key):
             await run.work(agent, invocation, Limits(settings.wall_s, settings.output_bytes))
-        finally:
-            self._over(key)
 
     async def _fail(self, key: Key, run: Run, agent: Agent | None, error: Exception) -> None:
         """A run whose start may not be on disk: it is not worked on."""
-        try:
+        with self._ending(key):
             await run.fail(agent, error)
-        finally:
-            self._over(key)
 
-    def _over(self, key: Key) -> None:
-        del self._live[key]
-        if self._queues.get(key):
-            self._start_next(key)
+    @contextlib.contextmanager
+    def _ending(self, key: Key) -> Iterator[None]:
+        """A run is over at the end of the block; a bug in it is that run's, not everybody's."""
+        try:
+            yield
+        except Exception:
+            log.exception("internal error at the end of a run")
+        finally:
+            del self._live[key]
+            if self._queues.get(key):
+                self._start_next(key)
 
     def _start_next(self, key: Key) -> None:
         assert self._nursery is not None
@@ -346,10 +364,12 @@ class Runs:
                 waiting = queue.popleft()
                 try:
                     waiting.admit(await self._begin(waiting.ask, waiting.listeners, waited=True))
-                except _REFUSALS as refusal:
+                except Exception as refusal:
+                    if not isinstance(refusal, _REFUSALS):
+                        log.exception("internal error where a send got its turn")
                     waiting.refuse(refusal)
                     with contextlib.suppress(*_REFUSALS):
-                        await self._record_discarded(waiting.ask, f"{refusal}")
+                        await self._record_discarded(waiting.ask, str(refusal) or type(refusal).__name__)
                 except BaseException:
                     waiting.refuse(OSError(errno.EHOSTDOWN, "the daemon was stopped"))
                     raise

@@ -12,7 +12,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from backend.system_calls import RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, open_resolving
@@ -84,7 +84,8 @@ def build(view: View, identity: Identity, cwd: str) -> BuiltView:
     root = host_root if is_host else _attach_root(view, host_root)
     _attach_devices(root, devices, identity)
     for attachment in attachments:
-        _attach(root, attachment, identity)
+        with _explained(f"the mount on {attachment.target}"):
+            _attach(root, attachment, identity)
     return BuiltView(root, ctx, is_host, on_host)
 
 
@@ -116,10 +117,20 @@ def _open_root(view: View, identity: Identity) -> int:
     flags = os.O_PATH | os.O_DIRECTORY
     if view.root is None:
         return os.open("/", flags)
-    if view.own:
+    with _explained("the agent's root"):
+        if not view.own:
+            return _open_admins(view.root, flags, identity)
         with acting_as(identity):
             return os.open(view.root, flags)
-    return _open_admins(view.root, flags, identity)
+
+
+@contextlib.contextmanager
+def _explained(what: str) -> Iterator[None]:
+    """Errors say of what they are, as nobody asked for it by name."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, f"{what}: {error.strerror}") from error
 
 
 def _attach_root(view: View, host_root: int) -> int:
@@ -175,7 +186,8 @@ def _row_attachment(row: MountRow, view: View, identity: Identity) -> Attachment
     source = row.source
     if source == CTX or source.startswith(f"{CTX}/"):
         source = view.mountpoint + source.removeprefix(CTX)
-    opened = _open_admins(source, os.O_PATH, identity)
+    with _explained(f"the mount of {row.source}"):
+        opened = _open_admins(source, os.O_PATH, identity)
     recursive = AT_RECURSIVE if "rbind" in row.options else 0
     tree = clone_mount(b"", recursive, opened)
     kind = stat.S_IFMT(os.fstat(opened).st_mode)

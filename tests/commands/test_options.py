@@ -35,7 +35,7 @@ def test_a_typo_or_an_option_that_breaks_the_mount_fails_by_name(text: str) -> N
 
 def test_kernel_options_and_our_own_are_told_apart() -> None:
     parsed = parse_options("ro,noatime,nofail,store=/srv/x,agent_timeout=30")
-    assert (parsed.kernel, parsed.store) == (frozenset(("ro", "noatime")), "/srv/x")
+    assert (parsed.kernel, parsed.store, parsed.agent_timeout) == (frozenset(("ro", "noatime")), "/srv/x", 30)
 
 
 def test_root_mounts_for_everyone_with_the_kernel_checking_permissions() -> None:

@@ -136,6 +136,18 @@ def test_what_waited_when_the_daemon_died_is_discarded(fuse_device: None) -> Non
         assert types(bot.send("two", id="c2")) == ["start", "message", "done"]
 
 
+def test_what_waits_when_the_daemon_is_stopped_is_discarded(fuse_device: None) -> None:
+    with running_mount() as mount:
+        bot = Workshop(mount).bot(WAITS)
+        with bot.talk() as first, bot.talk() as second:
+            first.send(bot.sending("one", id="c1"))
+            first.frame()
+            second.send(bot.sending("two", id="c2", queue=True))
+            wait_until(lambda: marks(bot), "the mark")
+            mount.restart()
+        assert marks(bot)[-1]["data"] == {"messageId": "c2", "reason": "EHOSTDOWN"}
+
+
 def test_a_cancel_of_the_run_lets_the_next_one_in(workshop: Workshop) -> None:
     bot = workshop.bot(WAITS)
     with bot.talk() as first, bot.talk() as second:

@@ -59,9 +59,12 @@ def test_the_files_of_the_session_say_it(workshop: Workshop) -> None:
     assert said == {"state": "done\n", "cwd": "/work\n", "latest.md": "hi\n", "meta.json": meta}
     assert (index / "current").read_text() == (index / "list").read_text() == "work\n"
     assert [key.read_text() for key in (index / "by-cwd").iterdir()] == ["work\n"]
-    bot.send()
-    assert (index / "current").read_text() == "default\n"
-    assert (index / "list").read_text() == "default\nwork\n"
+    for name, listed in (("default", "default\nwork\n"), ("work", "work\ndefault\n"), ("default", "default\nwork\n")):
+        before = (index / "current").stat().st_mtime_ns
+        bot.send(session=name)
+        assert (index / "current").read_text() == f"{name}\n"
+        assert (index / "list").read_text() == listed
+        assert (index / "current").stat().st_mtime_ns > before
 
 
 def test_meta_is_recorded_where_it_differs(workshop: Workshop) -> None:
@@ -242,6 +245,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "another scope": ({"scope": "public"}, "EINVAL"),
     "shared without a space": ({"scope": "shared"}, "EINVAL"),
     "private with a space": ({"space": "team"}, "EINVAL"),
+    "a client of 257 bytes": ({"client": "x" * 257}, "EINVAL"),
     "queue that is no boolean": ({"queue": 1}, "EINVAL"),
 }
 
