@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from backend.errors import CtxError, InvalidValue
 from ctxfs.options import parse_options
 from mountctl import mount
-from mountctl.cli import Failure
+from mountctl.cli import Failure, parser_of
 
 USAGE, FAILED = 1, 32
 
@@ -50,16 +50,8 @@ def _mount(wanted: argparse.Namespace) -> int:
     if wanted.fake:
         return 0
     store = options.store or (wanted.source if wanted.source.startswith("/") else None)
-    return mount.run(
-        argparse.Namespace(
-            mountpoint=wanted.mountpoint,
-            options=wanted.options,
-            store=store,
-            format=None,
-            log_level=None,
-            foreground=False,
-        )
-    )
+    command = [wanted.mountpoint, "-o", wanted.options, *(["--store", store] if store else [])]
+    return mount.run(parser_of(["mount.fuse.ctxfs"], mount).parse_args(command))
 
 
 def _complain(message: str, exit_code: int) -> int:

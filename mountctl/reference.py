@@ -66,7 +66,7 @@ def command_page(words: tuple[str, ...], command: Command, section: int) -> str:
         },
     )
     name = "-".join(words)
-    text = str(page).replace(f'.TH {" ".join(words).upper()} "', f'.TH {name.upper()} "', 1)
+    text = re.sub(r'^\.TH [^"]*"', f'.TH {name.upper()} "', str(page), count=1)
     text = re.sub(r"(?m)^(\.SH NAME\n).* \\?- ", lambda found: f"{found[1]}{_roff(name)} \\- ", text, count=1)
     return f"{text.rstrip()}\n.SH SEE ALSO\n.BR {_roff(words[0])} ({section})\n"
 
