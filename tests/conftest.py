@@ -4,6 +4,7 @@
 """
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -19,6 +20,8 @@ settings.load_profile("untimed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Where tests run beside one another, each process of theirs ignores it, and so would all that it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "limit(seconds): how long the test may take before its mounts are aborted")
     config.addinivalue_line("markers", "longer: takes minutes; run with `-m longer`")
     config.addinivalue_line("markers", "store(format): the format of the store that `mount` mounts")
