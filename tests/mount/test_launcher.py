@@ -294,7 +294,9 @@ def test_whatever_ends_it_all_its_processes_end(bench: Bench, ending: str) -> No
         assert _is_running(marker)
         await ENDINGS[ending](agent)
         with contextlib.suppress(AgentLost, trio.ClosedResourceError):
-            assert await agent.wait() < 0
+            # A shell that outlives its children by a moment says with a status above 128 what ended them.
+            ended = await agent.wait()
+            assert ended < 0 or ended > 128
         await agent.aclose()
 
     trio.run(main)
