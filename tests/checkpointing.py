@@ -266,7 +266,10 @@ def _loop_arguments(base: Path) -> list[str]:
 
 @contextlib.contextmanager
 def _unmounted(mountpoint: Path) -> Iterator[None]:
+    """Unmounts at the end, whatever still uses it; that something does is a failure."""
     try:
         yield
     finally:
-        subprocess.run(["umount", mountpoint], check=True)
+        if subprocess.run(["umount", mountpoint], check=False).returncode:
+            subprocess.run(["umount", "--lazy", mountpoint], check=True)
+            raise AssertionError(f"{mountpoint} is still used by a process")

@@ -246,7 +246,7 @@ def _killed_after(process: subprocess.Popen[bytes], seconds: float) -> Iterator[
         timer.cancel()
 
 
-def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 10.0) -> None:
+def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
     """Waits for something that announces itself by nothing; fails by name."""
     deadline = time.monotonic() + timeout_s
     while not condition():

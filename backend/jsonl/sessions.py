@@ -189,16 +189,17 @@ class Sessions(Discovery, LogContract):
             return Appended(before)
         if before.owner is not None:
             self._order(self._held(before.owner))
-        now = self._shared.clock.tick()
+        # The time of an entry is never later than the mtime that it gives its file.
+        times, now = entry_times(append, self._now_ms()), self._shared.clock.tick()
         with reported():
             seq = self._catalogue.next_seq()
-        files = self._write(log, append, seq, now)
+        files = self._write(log, append, times, seq, now)
         self._failure = None
         listed, keys = self._relist(log.row)
         selected = append.begins is not None and self._select(log.row)
         return Appended(log.row, files, listed, selected, *keys)
 
-    def _write(self, log: SessionLog, append: Append, seq: int, now_ns: int) -> frozenset[str]:
+    def _write(self, log: SessionLog, append: Append, times: Sequence[int], seq: int, now_ns: int) -> frozenset[str]:
         """Appends the lines, and records what run they begin or end.
 
         A run that is recorded, and whose start is not, never began.
@@ -209,7 +210,7 @@ class Sessions(Discovery, LogContract):
             with reported():
                 self._catalogue.put(record)
             self._running[append.session] = record
-        files = log.append(append.lines, entry_times(append, self._now_ms()), seq, now_ns)
+        files = log.append(append.lines, times, seq, now_ns)
         live = self._running.get(append.session)
         if live is not None and any(line.key == "done" and line.run == live.run for line in append.lines):
             # The lines are stored; a record that stays is one of a run that is done.

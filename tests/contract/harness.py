@@ -21,12 +21,14 @@ START = 1_700_000_000_000_000_000
 
 
 class Clock:
-    """A clock that stands still until a test moves it."""
+    """A clock that stands still until a test moves it, or moves by ``step`` ns whenever it is read."""
 
     def __init__(self) -> None:
         self.now = START
+        self.step = 0
 
     def __call__(self) -> int:
+        self.now += self.step
         return self.now
 
     def pass_seconds(self, seconds: int) -> None:

@@ -162,6 +162,15 @@ def test_an_mtime_rises_with_every_change_whatever_the_clock_does(at: Harness, s
         last = now
 
 
+def test_no_entry_is_later_than_the_mtime_that_it_gave(at: Harness) -> None:
+    """Of a file that the last entry did not change, the mtime is told from the entries' times."""
+    at.clock.step = 700_000
+    session = at.session("one")
+    for _ in range(20):
+        now = at.append(session, cd("/work")).session
+        assert now.updated_at * 1_000_000 <= now.events_mtime
+
+
 def test_updated_at_is_the_time_of_the_last_entry(at: Harness) -> None:
     session = at.session("one")
     at.clock.pass_seconds(5)
