@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
-from backend.store import Row, Session, Store, Stream
+from backend.rows import Row, Session, Stream
+from backend.store import Store
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from backend.errors import StoreFailed
 from backend.lines import entry_of
 from backend.projection import Lines, Projection, Rows
 from backend.requests import context_mark, prompt_header
-from backend.store import Row, Session
+from backend.rows import Row, Session
 from backend.strict_json import compact
 from backend.transcript import entry_text, title
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from backend.store import Line, Session, Stream
+from backend.rows import Line, Session, Stream
 
 INITIAL_STATE = "idle"
 INITIAL_CWD = "/"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from backend.lines import foreign_fault
-from backend.store import Stream
+from backend.rows import Stream
 from backend.strict_json import MAX_FOREIGN_LINE
 
 _CHUNK = 1 << 20

@@ -17,7 +17,7 @@ from backend.errors import InvalidValue, LineTooLong
 from backend.line_rules import MESSAGE, event_shape
 from backend.lines import BUILT_IN_MARKS, parse_line
 from backend.marks import Marks
-from backend.store import Stream
+from backend.rows import Stream
 from backend.strict_json import MAX_DEPTH, MAX_LINE
 
 _MAX_KEYS = 1024  # beyond so many, a repeated key is found when the object ends

@@ -16,7 +16,7 @@ from backend.entries import CutEntry, Entry, MarkEntry, MessageEntry, NewCut, Ne
 from backend.errors import InvalidValue, SessionError, ValueTooBig
 from backend.line_rules import EVENTS, MAX_META, STATE, Rules, event_fault, message_fault, meta_fault
 from backend.marks import Marks
-from backend.store import Line, Row, Stream
+from backend.rows import Line, Row, Stream
 from backend.strict_json import (
     MAX_FOREIGN_LINE,
     api_json,

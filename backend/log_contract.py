@@ -45,7 +45,7 @@ from backend.errors import (
 from backend.facts import INITIAL_CWD, INITIAL_STATE, initial_meta
 from backend.lines import entry_of, line_of
 from backend.names import cwd_key
-from backend.store import NO_SOURCE, Append, Appended, Line, Removed, Row, Session, Source
+from backend.rows import NO_SOURCE, Append, Appended, Line, Removed, Row, Session, Source
 from backend.strict_json import json_fault
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from backend.errors import SessionError
 from backend.line_rules import MESSAGE_META, mark_fault
 from backend.lines import entry_of, line_of
 from backend.marks import Marks
-from backend.store import Row
+from backend.rows import Row
 
 _MESSAGE = shaped(Shape({"role": STRING}), "a message")
 _CUT = Shape(

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from backend.entries import CutEntry, MessageEntry, NewEntry
 from backend.lines import entry_of, line_of
+from backend.rows import Row
 from backend.sequences import Decoded
-from backend.store import Row
 from backend.strict_json import compact, lenient_object
 
 Rows = Callable[[int, int], Sequence[Row]]

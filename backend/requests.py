@@ -7,7 +7,7 @@ from backend.entries import MarkEntry
 from backend.errors import NoPromptError
 from backend.lines import entry_of
 from backend.projection import PAGE, Projection, Rows
-from backend.store import Row
+from backend.rows import Row
 
 
 class Request(TypedDict):

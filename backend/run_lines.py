@@ -6,7 +6,7 @@ has it as a table.
 
 from collections.abc import Iterator, Sequence
 
-from backend.store import MAX_RUN_LINES, Line, RunLine, RunLineKind
+from backend.rows import MAX_RUN_LINES, Line, RunLine, RunLineKind
 
 MAX_STARTS = 2
 """Of one client id: two are one too many, so nobody needs to know of more."""

@@ -21,8 +21,9 @@ from backend.marks import FieldType, Marks
 from backend.new_entries import judge, new_entry
 from backend.projection import Projection, scan
 from backend.requests import Request, reconstruct_request
+from backend.rows import Row
 from backend.sequences import Decoded
-from backend.store import Row, Store
+from backend.store import Store
 from backend.strict_json import json_copy
 from backend.turns import Turns
 

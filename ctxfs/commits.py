@@ -11,7 +11,8 @@ import threading
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
-from backend.store import Append, Appended, FileStore
+from backend.rows import Append, Appended
+from backend.store import FileStore
 from ctxfs.disk_health import DiskHealth
 from ctxfs.loop import Future, Loop
 from ctxfs.statistics import Statistics

@@ -10,7 +10,7 @@ from collections import Counter, OrderedDict
 from functools import partial
 
 from backend.derived import Derived, File, View, mtime
-from backend.store import Session
+from backend.rows import Session
 from ctxfs.commits import Commits
 from ctxfs.kernel_cache import KernelCache
 from ctxfs.subjects import Subjects

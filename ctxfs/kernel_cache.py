@@ -15,7 +15,7 @@ import pyfuse3
 
 from backend.derived import File
 from backend.log_contract import listed_key
-from backend.store import Appended, IndexKind, Removed, Session
+from backend.rows import Appended, IndexKind, Removed, Session
 from ctxfs.files.index import key_of
 from ctxfs.inodes import Kind, Node, inode_of
 from ctxfs.subjects import Subjects

@@ -5,7 +5,7 @@ import stat
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from backend.store import Stream
+from backend.rows import Stream
 from ctxfs.files.directories import Caller, Found
 from ctxfs.files.handles import Handle, Opening
 from ctxfs.inodes import Key, Kind, Node

@@ -7,7 +7,8 @@ asked each time (a point query); only what cannot change while it exists (an own
 import msgspec
 
 from backend.errors import Missing
-from backend.store import ArchiveDirectory, FileStore, IndexKind, Mapping, Owner, Session
+from backend.rows import ArchiveDirectory, IndexKind, Mapping, Owner, Session
+from backend.store import FileStore
 from ctxfs.directory_times import DirectoryTimes
 from ctxfs.files.providers import Providers
 from ctxfs.files.sockets import Socket, Sockets

@@ -14,7 +14,7 @@ from pyfuse3 import FUSEError
 
 from backend.errors import Missing
 from backend.facts import stream_size
-from backend.store import Stream
+from backend.rows import Stream
 from ctxfs.files import appends, context, definitions, snapshots, spaces, values
 from ctxfs.files.mount_status import mount_status, status_changed_at
 from ctxfs.inodes import Kind, Node

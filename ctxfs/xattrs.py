@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyfuse3 import ENOATTR, FUSEError
 
 from backend.entries import FORMAT_VERSION
-from backend.store import Session
+from backend.rows import Session
 from ctxfs.content import Content
 from ctxfs.files import sessions
 from ctxfs.inodes import Kind

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from backend.store import Stream
+from backend.rows import Stream
 from backend.transcripts.records import Converted
 from mountctl.cli import Failure
 

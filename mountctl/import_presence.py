@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 from collections import Counter
 
-from backend.store import Stream
+from backend.rows import Stream
 from backend.transcripts.records import Position
 
 

@@ -11,7 +11,8 @@ from itertools import pairwise
 from backend.asking import Ask, live_sessions
 from backend.doctor.faults import Fault
 from backend.log_contract import listed_key
-from backend.store import IndexKind, Mapping, Store
+from backend.rows import IndexKind, Mapping
+from backend.store import Store
 
 MOST = 1000
 _PAGE = 500

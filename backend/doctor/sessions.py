@@ -18,7 +18,7 @@ from backend.entries import Entry
 from backend.foreign_files import walk
 from backend.invariants import check_invariants
 from backend.lines import entry_of, foreign_fault, foreign_line
-from backend.store import Line, Row, Session, Stream
+from backend.rows import Line, Row, Session, Stream
 
 MOST = 1000
 """So many faults of a session are reported, and that there are more."""

@@ -10,7 +10,8 @@ from backend.asking import SESSIONS, live_sessions
 from backend.doctor.faults import Fault
 from backend.doctor.owners import check_owner
 from backend.doctor.sessions import Looked, check_session
-from backend.store import Owner, Session, Store
+from backend.rows import Owner, Session
+from backend.store import Store
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ from backend.jsonl.paths import ARCHIVE, component, holds_log, is_component
 from backend.log_contract import found
 from backend.memory.parts import Rows
 from backend.names import is_session_name
-from backend.store import ArchiveDirectory, Removed, Session
+from backend.rows import ArchiveDirectory, Removed, Session
 
 
 class Shelf:

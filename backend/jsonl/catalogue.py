@@ -15,7 +15,7 @@ import msgspec
 from backend.errors import StoreCorrupt
 from backend.jsonl.disk import create, open_regular, read_range, regular, write_range
 from backend.jsonl.durability import Durability
-from backend.store import IndexKind, OwnerKind
+from backend.rows import IndexKind, OwnerKind
 
 _RESERVED = 4096
 _SLACK = 1000

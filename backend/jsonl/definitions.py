@@ -12,7 +12,7 @@ from backend.jsonl.log import Workshop
 from backend.jsonl.paths import component, definition_names, definition_path, is_owner
 from backend.jsonl.spaces import Spaces
 from backend.log_contract import found
-from backend.store import OwnerKind
+from backend.rows import OwnerKind
 
 _MAX_VALUE = 1 << 20
 _KINDS: tuple[OwnerKind, OwnerKind] = ("agent", "model")

@@ -24,7 +24,7 @@ from backend.jsonl.order import read_header
 from backend.jsonl.paths import HIDDEN
 from backend.log_contract import first_row, found, scope_of
 from backend.names import is_session_name
-from backend.store import Session
+from backend.rows import Session
 
 _PATHS = uuid.UUID("6f2f0f5e-6d1c-5a0e-9b59-0a5b1f6c7a11")
 _MAX_LIST = 1 << 24

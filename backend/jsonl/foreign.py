@@ -9,7 +9,7 @@ import msgspec
 
 from backend.jsonl.disk import exists, read_small, regular
 from backend.names import is_stable_path
-from backend.store import Session
+from backend.rows import Session
 
 FOREIGN_STATES = frozenset(("active", "idle", "done", "error", "cancelled"))
 

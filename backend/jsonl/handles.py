@@ -5,7 +5,7 @@ import os
 from collections import OrderedDict
 
 from backend.jsonl.disk import FILE_MODE, is_directory, open_regular, own
-from backend.store import Stream
+from backend.rows import Stream
 
 STORE = ".store"
 ORDER = f"{STORE}/order.jsonl"

@@ -9,7 +9,7 @@ from backend.jsonl.catalogue import OwnerRecord
 from backend.jsonl.disk import regular
 from backend.jsonl.foreign import read_value
 from backend.memory.parts import OwnerIndex, Rows
-from backend.store import IndexKind, Mapping, Owner
+from backend.rows import IndexKind, Mapping, Owner
 
 
 class Keys(NamedTuple):

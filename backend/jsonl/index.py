@@ -25,7 +25,7 @@ from backend.jsonl.paths import CWD_KEYS, OUTER_KEYS, is_key, is_owner
 from backend.jsonl.spaces import Spaces
 from backend.log_contract import found
 from backend.memory.parts import OwnerIndex, Rows
-from backend.store import IndexKind, Mapping, Owner, OwnerKind, Removed, Session
+from backend.rows import IndexKind, Mapping, Owner, OwnerKind, Removed, Session
 
 _EAGER_LIST = 2048
 

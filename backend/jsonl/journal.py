@@ -11,7 +11,7 @@ import zlib
 import msgspec
 
 from backend.jsonl.disk import read_range, write_range
-from backend.store import Session
+from backend.rows import Session
 
 _MAX_RECORD = 1024 * 1024
 

@@ -46,8 +46,8 @@ from backend.jsonl.order import (
 )
 from backend.jsonl.views import doubted_views, renew_views, settled_views
 from backend.lines import foreign_line, text_of
+from backend.rows import Kind, Line, Row, Session, Stream
 from backend.run_lines import RunIndex
-from backend.store import Kind, Line, Row, Session, Stream
 
 _PAGE = 1000
 

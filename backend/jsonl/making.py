@@ -16,7 +16,7 @@ from backend.jsonl.handles import LOGS, STORE
 from backend.jsonl.log import SessionLog, write_order
 from backend.jsonl.order import OrderHeader, OrderLine
 from backend.jsonl.views import write_views
-from backend.store import Session
+from backend.rows import Session
 
 _LEFTOVER = re.compile(r"\.(new|gone)-[0-9]+")
 _BATCH = 4096

@@ -41,7 +41,7 @@ from backend.jsonl.order import (
 )
 from backend.jsonl.scan import Facts
 from backend.lines import foreign_fault
-from backend.store import Session, Stream
+from backend.rows import Session, Stream
 
 _NOTHING = Sizes(0, 0, 0)
 _IDENTITY = ("id", "owner", "name", "uid", "session_id", "scope", "archive")

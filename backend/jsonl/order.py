@@ -14,7 +14,7 @@ import msgspec
 from backend.entries import SessionHeader
 from backend.errors import SessionError
 from backend.jsonl.disk import read_range
-from backend.store import Line, Session, Stream
+from backend.rows import Line, Session, Stream
 
 WIDTH = 160
 _MAX_TIME = 1 << 63

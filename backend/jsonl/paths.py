@@ -9,7 +9,7 @@ from backend.errors import InvalidValue
 from backend.jsonl.disk import directories, regular
 from backend.jsonl.handles import STORE
 from backend.names import is_agent_name, is_model_name, is_name, is_uid, is_uuid
-from backend.store import IndexKind, OwnerKind
+from backend.rows import IndexKind, OwnerKind
 
 HIDDEN = ".ctxfs"
 ARCHIVE = "archived_sessions"

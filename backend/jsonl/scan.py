@@ -5,7 +5,7 @@ import msgspec
 from backend import facts
 from backend.jsonl.order import Base, OrderLine
 from backend.lines import foreign_line
-from backend.store import Line, Session, Stream
+from backend.rows import Line, Session, Stream
 
 _REQUESTS = 512
 

@@ -42,7 +42,7 @@ from backend.log_contract import (
     scope_of,
 )
 from backend.names import is_session_name
-from backend.store import NO_SOURCE, Append, Appended, Line, Removed, Row, RunLine, Session, Snapshot, Source, Stream
+from backend.rows import NO_SOURCE, Append, Appended, Line, Removed, Row, RunLine, Session, Snapshot, Source, Stream
 
 _SNAPSHOTS = ("AGENTS.md", "SKILLS.md")
 _MAX_SNAPSHOT = 16 << 20

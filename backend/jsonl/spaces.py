@@ -21,7 +21,7 @@ from backend.jsonl.paths import (
     owner_path,
 )
 from backend.log_contract import found
-from backend.store import OwnerKind, Space
+from backend.rows import OwnerKind, Space
 
 _PREFIXES = ("home", "shared")
 _OWNER_KINDS: tuple[OwnerKind, OwnerKind] = ("agent", "model")

@@ -11,7 +11,7 @@ import msgspec
 
 from backend.facts import later
 from backend.jsonl.disk import create, overwrite, read_small, regular, stamp
-from backend.store import Session
+from backend.rows import Session
 
 _CONTENTS: dict[str, Callable[[Session], str]] = {
     "state": lambda row: row.state,

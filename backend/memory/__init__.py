@@ -29,8 +29,7 @@ from backend.log_contract import (
 from backend.memory.archive import Archive
 from backend.memory.definitions import Definitions
 from backend.memory.parts import Log
-from backend.run_lines import MAX_STARTS
-from backend.store import (
+from backend.rows import (
     MAX_RUN_LINES,
     NO_SOURCE,
     Append,
@@ -42,9 +41,10 @@ from backend.store import (
     Session,
     Snapshot,
     Source,
-    StoreStatus,
     Stream,
 )
+from backend.run_lines import MAX_STARTS
+from backend.store import StoreStatus
 
 
 class MemoryStore(Archive, Definitions, LogContract):

@@ -10,7 +10,7 @@ from backend.facts import later
 from backend.log_contract import found
 from backend.memory.parts import IndexChange, Rows
 from backend.memory.spaces import Mappings
-from backend.store import ArchiveDirectory, IndexKind, Removed, Session
+from backend.rows import ArchiveDirectory, IndexKind, Removed, Session
 
 
 class Archive(Mappings):

@@ -6,7 +6,7 @@ from backend.errors import Exists
 from backend.facts import later
 from backend.log_contract import found
 from backend.memory.spaces import Spaces
-from backend.store import OwnerKind
+from backend.rows import OwnerKind
 
 
 class Definitions(Spaces):

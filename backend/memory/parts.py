@@ -12,8 +12,8 @@ import msgspec
 from backend.facts import advance
 from backend.lines import foreign_line
 from backend.log_contract import listed_key
+from backend.rows import Kind, Line, Row, RunLine, Session, Stream
 from backend.run_lines import RunIndex
-from backend.store import Kind, Line, Row, RunLine, Session, Stream
 
 _STEP = 64
 

@@ -11,7 +11,7 @@ from backend.errors import Exists, Missing, NotEmpty
 from backend.facts import later
 from backend.log_contract import found
 from backend.memory.parts import OwnerIndex, Rows
-from backend.store import ArchiveDirectory, IndexKind, Mapping, Owner, OwnerKind, Space
+from backend.rows import ArchiveDirectory, IndexKind, Mapping, Owner, OwnerKind, Space
 
 
 class Spaces:

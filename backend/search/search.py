@@ -11,10 +11,11 @@ from backend.asking import Ask
 from backend.entries import Entry, MessageEntry
 from backend.errors import Missing
 from backend.lines import entry_of
+from backend.rows import Kind
 from backend.search.index import Hit, SearchIndex
 from backend.search.snippets import snippets
 from backend.search.texts import text_of
-from backend.store import Kind, Store
+from backend.store import Store
 
 _AT_ONCE = 8
 

@@ -15,9 +15,10 @@ from typing import NamedTuple
 from backend.asking import Ask, live_ids, live_sessions, some_rows
 from backend.errors import Missing
 from backend.lines import entry_of
+from backend.rows import Row, Session
 from backend.search.index import Indexed, Mark, SearchIndex, Text
 from backend.search.texts import text_of
-from backend.store import Row, Session, Store
+from backend.store import Store
 
 _NAMES = 32
 _ENTRIES, _BYTES = 64, 256 << 10

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from backend.errors import Busy, Exists, NotEmpty
 from backend.log_contract import found
+from backend.rows import ArchiveDirectory, Removed, Session
 from backend.sqlite import rows
 from backend.sqlite.core import atomic, growing
 from backend.sqlite.index import Index
-from backend.store import ArchiveDirectory, Removed, Session
 
 
 class Archive(Index):

@@ -18,13 +18,13 @@ import msgspec
 from backend.errors import StoreFull
 from backend.facts import advance, later
 from backend.log_contract import found
+from backend.rows import Appended, Line, Owner, Session
 from backend.sqlite import pending, rows
 from backend.sqlite.database import Database
 from backend.sqlite.durability import Durability
 from backend.sqlite.logs import Logs, Tail
 from backend.sqlite.pending import Waiting
 from backend.sqlite.segments import packed_size
-from backend.store import Appended, Line, Owner, Session
 
 T = TypeVar("T")
 P = ParamSpec("P")

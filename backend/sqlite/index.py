@@ -8,10 +8,10 @@ from typing import Literal
 
 from backend.log_contract import found, listed_key
 from backend.names import cwd_key
+from backend.rows import IndexKind, Mapping, Owner, Removed, Session
 from backend.sqlite import rows
 from backend.sqlite.core import atomic, growing
 from backend.sqlite.spaces import Spaces
-from backend.store import IndexKind, Mapping, Owner, Removed, Session
 
 Change = Literal["new", "changed", "gone"]
 

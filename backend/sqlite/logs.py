@@ -8,11 +8,11 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
+from backend.rows import MAX_RUN_LINES, Line, Row, RunLine, Stream
 from backend.run_lines import MAX_STARTS, run_lines
 from backend.sqlite import segments
 from backend.sqlite.database import Database
 from backend.sqlite.segments import BEGINNING, Checkpoint, Outline, Part
-from backend.store import MAX_RUN_LINES, Line, Row, RunLine, Stream
 
 Axis = Literal["n", "messages", "events"]
 

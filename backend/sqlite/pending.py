@@ -12,7 +12,7 @@ import msgspec
 
 from backend.facts import stream_size
 from backend.lines import foreign_line
-from backend.store import Line, Owner, Row, Session, Stream
+from backend.rows import Line, Owner, Row, Session, Stream
 
 LIMIT = 128 << 10
 """So much may wait: what is merged at once takes a few ms, and what is read again at opening as well."""

@@ -1,4 +1,4 @@
-"""The rows of schema.sql as the structs of ``backend.store``: column lists and the statements made of them.
+"""The rows of schema.sql as the structs of ``backend.rows``: column lists and the statements made of them.
 
 Pure text and conversion: a struct's fields are a table's first columns, in order.
 """
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from backend.entries import SessionHeader
-from backend.store import ArchiveDirectory, Owner, Session, Space
+from backend.rows import ArchiveDirectory, Owner, Session, Space
 
 T = TypeVar("T")
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from backend.errors import CtxError
+from backend.rows import MAX_RUN_LINES, Append, Appended, RunLine, Session
 from backend.run_lines import MAX_STARTS, run_lines
 from backend.sqlite.archive import Archive
 from backend.sqlite.core import atomic
-from backend.store import MAX_RUN_LINES, Append, Appended, RunLine, Session
 
 
 class Runs(Archive):

@@ -144,7 +144,7 @@ CREATE TABLE unused_log (
     log INTEGER PRIMARY KEY REFERENCES log (id) ON DELETE CASCADE
 ) STRICT;
 
--- A session: what it is, where it is, and what its files say (`backend.store.Session`, in that order).
+-- A session: what it is, where it is, and what its files say (`backend.rows.Session`, in that order).
 --
 -- id is that of its log. `owner` is NULL for one without a place (made through the API), or archived from an agent that
 -- is gone. It is live while `archive` is NULL. `listed` orders index/list: the seq at which the session last came to

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, get_args
 
-from backend.store import Kind, Line, Row, Stream
+from backend.rows import Kind, Line, Row, Stream
 
 WINDOW = 256 << 10
 """Rows that begin in one window of that many bytes become one; a new row holds no more unless one line does."""

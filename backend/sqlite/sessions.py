@@ -18,12 +18,12 @@ from backend.log_contract import (
     new_header,
     scope_of,
 )
+from backend.rows import NO_SOURCE, Line, Removed, Row, Session, Snapshot, Source, Stream
 from backend.sqlite import rows
 from backend.sqlite.core import atomic, growing
 from backend.sqlite.logs import sweep
 from backend.sqlite.runs import Runs
 from backend.sqlite.segments import Checkpoint
-from backend.store import NO_SOURCE, Line, Removed, Row, Session, Snapshot, Source, Stream
 
 
 class Sessions(Runs):

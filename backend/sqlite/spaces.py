@@ -6,9 +6,9 @@ from typing import Literal
 from backend.errors import Exists, NotEmpty
 from backend.facts import later
 from backend.log_contract import found
+from backend.rows import Owner, OwnerKind, Space
 from backend.sqlite import rows
 from backend.sqlite.core import Core, atomic, growing
-from backend.store import Owner, OwnerKind, Space
 
 
 class Spaces(Core):

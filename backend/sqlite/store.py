@@ -18,6 +18,7 @@ from backend.entries import SessionHeader
 from backend.errors import CtxError, Missing, StoreCorrupt, StoreFailed, StoreFull
 from backend.log_contract import LogContract, entry_times, judge_append
 from backend.mirror import Mirror
+from backend.rows import Append, Appended, Line, Session
 from backend.sqlite import pending, rows
 from backend.sqlite.core import atomic, growing, transaction
 from backend.sqlite.database import Database, disk_error
@@ -29,7 +30,7 @@ from backend.sqlite.pending import Commit
 from backend.sqlite.segments import packed_size
 from backend.sqlite.sessions import Sessions
 from backend.sqlite.spaces import Definitions
-from backend.store import Append, Appended, Line, Session, StoreStatus
+from backend.store import StoreStatus
 
 
 class SqliteStore(Sessions, Definitions, LogContract):

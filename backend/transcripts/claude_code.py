@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from backend.errors import InvalidValue
 from backend.names import is_model_name, is_stable_path, is_uuid
-from backend.store import Stream
+from backend.rows import Stream
 from backend.transcripts.claude_tree import Chain, Line, Tree
 from backend.transcripts.records import (
     Converted,

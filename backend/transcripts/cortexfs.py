@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from backend.errors import CtxError, InvalidValue
 from backend.lines import validate_meta
 from backend.names import is_stable_path, is_uuid
-from backend.store import Stream
+from backend.rows import Stream
 from backend.strict_json import MAX_LINE
 from backend.transcripts.blobs import Blob, restored
 from backend.transcripts.records import (

@@ -14,7 +14,7 @@ from backend.envelopes.errors import EnvelopeError
 from backend.envelopes.sessions import Session, decoded, stored_id
 from backend.errors import InvalidValue
 from backend.names import is_model_name, is_stable_path, is_uuid
-from backend.store import Stream
+from backend.rows import Stream
 from backend.transcripts.records import Identity, Record, Unreadable, digest, made, parts_of, session_name
 
 _ROLES = frozenset(("user", "assistant", "system"))

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, NamedTuple
 from backend.errors import CtxError, InvalidValue
 from backend.lines import judge
 from backend.names import child_name, is_session_name
-from backend.store import Stream
+from backend.rows import Stream
 from backend.strict_json import lenient_object
 from backend.transcripts.blobs import Blob, encoded
 

@@ -6,7 +6,8 @@ import msgspec
 
 from backend.errors import InvalidValue
 from backend.names import is_uid
-from backend.store import FileStore, OwnerKind
+from backend.rows import OwnerKind
+from backend.store import FileStore
 from ctxfs.agents.mount_table import MountRow, parse_table
 from ctxfs.files.sockets import Address
 

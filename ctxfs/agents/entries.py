@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from backend.lines import meta_line, parse_line, state_line
-from backend.store import Line, Row, Session, Stream
+from backend.rows import Line, Row, Session, Stream
 from backend.strict_json import compact, lenient_object
 
 

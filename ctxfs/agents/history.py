@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from backend.errors import InvalidValue, UnprovableHistory
-from backend.store import FileStore, RunLine, Session
+from backend.rows import RunLine, Session
+from backend.store import FileStore
 from backend.strict_json import lenient_object
 
 

@@ -7,7 +7,8 @@ import trio
 
 from backend.errors import CtxError
 from backend.projection import PAGE, Projection
-from backend.store import FileStore, Session
+from backend.rows import Session
+from backend.store import FileStore
 from backend.strict_json import compact
 from ctxfs.agents.ledger import Ledger
 

@@ -11,8 +11,9 @@ import trio
 
 from backend.errors import CtxError, Missing
 from backend.memory import MemoryStore
+from backend.rows import Append, Line, OwnerKind, Session
 from backend.sessions import Sessions
-from backend.store import Append, FileStore, Line, OwnerKind, Session
+from backend.store import FileStore
 from ctxfs.agents import mounted
 from ctxfs.agents.history import Recorded, Wanted, find_recorded
 from ctxfs.bridge import Bridge

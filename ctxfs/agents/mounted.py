@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyfuse3 import FUSEError
 
 from backend.errors import CtxError, Missing, SessionArchived, SessionConflictError
-from backend.store import Append, Owner, Session
+from backend.rows import Append, Owner, Session
 from ctxfs.agents import steps
 from ctxfs.agents.history import Recorded, Wanted, find_recorded
 from ctxfs.files.appends import writable_session

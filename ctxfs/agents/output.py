@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from backend.digest import prompt_digest
 from backend.errors import CtxError
-from backend.store import Line
+from backend.rows import Line
 from backend.strict_json import compact, strict_object
 from ctxfs.agents import entries
 

@@ -10,7 +10,8 @@ from pyfuse3 import FUSEError
 from backend.entries import MarkEntry
 from backend.errors import CtxError
 from backend.lines import entry_of
-from backend.store import FileStore, Line, Session
+from backend.rows import Line, Session
+from backend.store import FileStore
 from ctxfs.agents import entries
 from ctxfs.agents.ledger import Ledger
 

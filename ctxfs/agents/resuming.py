@@ -8,7 +8,8 @@ from typing import Any
 import trio
 
 from backend.errors import Missing
-from backend.store import FileStore, Row
+from backend.rows import Row
+from backend.store import FileStore
 from backend.strict_json import lenient_object
 from ctxfs.agents.entries import frame_of
 from ctxfs.agents.ledger import Ledger, Place

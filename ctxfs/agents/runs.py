@@ -18,7 +18,7 @@ import trio
 from pyfuse3 import FUSEError
 
 from backend.errors import CtxError, InvalidValue, Missing
-from backend.store import Line, Session
+from backend.rows import Line, Session
 from backend.strict_json import compact
 from ctxfs.agents import entries, steps
 from ctxfs.agents.cosh import ADAPTER, CoshInvocation, active_id

@@ -10,7 +10,7 @@ from pyfuse3 import FUSEError
 
 from backend.errors import CtxError, Missing
 from backend.memory import MemoryStore
-from backend.store import OwnerKind
+from backend.rows import OwnerKind
 from ctxfs.agents.definition import Definition, read_definition
 from ctxfs.agents.history import Recorded, Wanted
 from ctxfs.agents.ledger import Ledger, MountedLedger, Place, TempLedger

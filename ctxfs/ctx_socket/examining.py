@@ -18,7 +18,7 @@ from backend.doctor.owners import check_owner
 from backend.doctor.sessions import check_session
 from backend.doctor.stores import sessions_directory
 from backend.errors import InvalidValue, Missing
-from backend.store import ArchiveDirectory, Owner, Session
+from backend.rows import ArchiveDirectory, Owner, Session
 from ctxfs.bridge import Bridge
 from ctxfs.ctx_socket import reach
 from ctxfs.ctx_socket.requests import Doctor

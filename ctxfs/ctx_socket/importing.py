@@ -12,7 +12,7 @@ from backend.errors import CtxError, InvalidValue, Missing, StoreFailed, StoreFu
 from backend.lines import parse_line
 from backend.log_contract import scope_of
 from backend.names import is_uuid
-from backend.store import Append, Appended, Line, Owner, Session, Source
+from backend.rows import Append, Appended, Line, Owner, Session, Source
 from ctxfs.bridge import Bridge
 from ctxfs.ctx_socket import reach
 from ctxfs.ctx_socket.requests import Import, ImportMany, Part

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from backend.asking import SESSIONS
 from backend.errors import InvalidValue, Missing
 from backend.names import is_agent_name, is_model_name, is_name, is_session_name
-from backend.store import Owner, OwnerKind, Session, Space
+from backend.rows import Owner, OwnerKind, Session, Space
 from ctxfs.bridge import Bridge
 from ctxfs.sockets.connection import Peer
 

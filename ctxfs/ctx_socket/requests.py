@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from backend.store import Stream
+from backend.rows import Stream
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 53) - 1)]
 

@@ -17,12 +17,13 @@ import trio
 
 from backend.asking import live_ids
 from backend.errors import Missing
+from backend.rows import Owner
 from backend.search.index import IndexDamaged, SearchIndex
 from backend.search.query import expression
 from backend.search.search import Found, search
 from backend.search.update import update
 from backend.search.verify import drift
-from backend.store import Owner, Store
+from backend.store import Store
 from ctxfs.bridge import Bridge
 from ctxfs.ctx_socket import reach
 from ctxfs.ctx_socket.requests import Search

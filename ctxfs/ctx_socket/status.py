@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from backend.store import Owner
+from backend.rows import Owner
 from ctxfs.bridge import Bridge
 from ctxfs.ctx_socket import reach
 from ctxfs.ctx_socket.requests import Status

@@ -16,7 +16,8 @@ from backend.errors import InvalidValue, SessionConflictError, UnprovableHistory
 from backend.facts import stream_size
 from backend.line_prefix import LinePrefix
 from backend.lines import parse_line
-from backend.store import Append, Appended, FileStore, Line, Session, Stream
+from backend.rows import Append, Appended, Line, Session, Stream
+from backend.store import FileStore
 from ctxfs.files.handles import Opening, Writer
 from ctxfs.inodes import Kind, Node
 from ctxfs.loop import Future

@@ -7,7 +7,7 @@ from ctxfs.inodes import Node
 from ctxfs.kernel_cache import CONTEXT_FILES
 
 if TYPE_CHECKING:
-    from backend.store import Session
+    from backend.rows import Session
     from ctxfs.core import Core
 
 

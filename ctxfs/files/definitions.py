@@ -8,7 +8,7 @@ import msgspec
 from backend.errors import InvalidValue, Missing, ValueTooBig
 from backend.line_rules import MAX_META
 from backend.names import is_model_name, is_stable_path, is_uid
-from backend.store import OwnerKind
+from backend.rows import OwnerKind
 from backend.strict_json import strict_document
 from ctxfs.agents.mount_table import parse_table
 from ctxfs.files.directories import Caller, Found

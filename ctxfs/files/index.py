@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyfuse3 import FUSEError
 
 from backend.errors import Missing
-from backend.store import IndexKind
+from backend.rows import IndexKind
 from ctxfs.files.directories import PAGE, Caller, Found
 from ctxfs.inodes import Key
 from ctxfs.privacy import check_space

@@ -10,7 +10,7 @@ from pyfuse3 import FUSEError
 from backend.errors import Busy, InvalidValue, Missing
 from backend.lines import parse_line
 from backend.names import is_session_name
-from backend.store import ArchiveDirectory, Owner
+from backend.rows import ArchiveDirectory, Owner
 from backend.strict_json import compact, strict_document
 from ctxfs.files.appends import append_lines, writable_session
 from ctxfs.files.context import root_key

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyfuse3 import FUSEError
 
 from backend.errors import Exists, Missing, NotEmpty
-from backend.store import Owner, OwnerKind
+from backend.rows import Owner, OwnerKind
 from ctxfs.files.directories import Caller, Found
 from ctxfs.files.providers import model_removed, provider_directories
 from ctxfs.inodes import Kind, Node

@@ -15,7 +15,7 @@ from backend.errors import CtxError, InvalidValue, Missing, ValueTooBig
 from backend.line_rules import MAX_META
 from backend.lines import cwd_line, meta_line, parse_cwd, parse_state, state_line, validate_meta
 from backend.names import is_session_name
-from backend.store import Line, Session
+from backend.rows import Line, Session
 from ctxfs.files.appends import append_beyond
 from ctxfs.files.handles import MakingWriter, Opening
 from ctxfs.inodes import Kind, Node, inode_of

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from backend.lines import parse_line
+from backend.rows import Append
 from backend.sqlite import SqliteStore
-from backend.store import Append
 from tests.mounting import RunningMount, running_mount
 
 SPACE = "home/0"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from backend.rows import Append
 from backend.sqlite import SqliteStore
-from backend.store import Append
 from tests.commands.running import Ran, mountctl
 from tests.contract.harness import Harness, cd, event, say
 from tests.mounting import running_mount

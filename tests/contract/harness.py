@@ -12,8 +12,9 @@ from backend.errors import CtxError
 from backend.jsonl import JsonlStore
 from backend.lines import parse_line
 from backend.memory import MemoryStore
+from backend.rows import Append, Appended, ArchiveDirectory, Line, Owner, Session
 from backend.sqlite import SqliteStore
-from backend.store import Append, Appended, ArchiveDirectory, Line, Owner, Session, Store
+from backend.store import Store
 
 T = TypeVar("T")
 

@@ -3,8 +3,8 @@
 import tracemalloc
 from pathlib import Path
 
+from backend.rows import Append, Session
 from backend.sqlite import SqliteStore
-from backend.store import Append, Session
 from tests.contract.harness import Harness, event, say
 
 LONG = 200_000

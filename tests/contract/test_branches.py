@@ -7,7 +7,7 @@ import pytest
 from backend.errors import BranchOutOfRange, SessionAlreadyExistsError, SessionNotFoundError
 from backend.lines import state_line
 from backend.names import cwd_key
-from backend.store import Line, Session
+from backend.rows import Line, Session
 from tests.contract.harness import Harness, cd, event, header, raws, say, wait
 
 LINES = [

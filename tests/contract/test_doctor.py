@@ -11,7 +11,8 @@ from backend.asking import Ask
 from backend.doctor.owners import check_owner
 from backend.doctor.sessions import MOST, check_session
 from backend.lines import meta_line, state_line
-from backend.store import Session, Store
+from backend.rows import Session
+from backend.store import Store
 from tests.contract.harness import Harness, cd, event, say
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from backend.entries import NewEntry
 from backend.lines import entry_of, foreign_line, line_of
 from backend.projection import Projection, project
-from backend.store import Row
+from backend.rows import Row
 from tests.contract.harness import Harness, header, wait
 from tests.unit.test_line_entries import ENTRIES, as_new
 

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 from backend.errors import Busy, CtxError, Exists, SessionAlreadyExistsError
 from backend.lines import state_line
 from backend.names import cwd_key
-from backend.store import Append, Appended, Line, Session
+from backend.rows import Append, Appended, Line, Session
 from tests.contract.harness import Harness, cd, raws, say
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "default"])

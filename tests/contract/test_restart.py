@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from backend.entries import NewMark, NewMessage
 from backend.lines import meta_line, state_line
-from backend.store import Source
+from backend.rows import Source
 from tests.contract.harness import START, Harness, cd, header, say, wait
 
 

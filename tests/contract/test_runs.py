@@ -3,7 +3,7 @@
 import pytest
 
 from backend.errors import CtxError, Missing
-from backend.store import MAX_RUN_LINES, Append, Line, RunLine, Session
+from backend.rows import MAX_RUN_LINES, Append, Line, RunLine, Session
 from tests.contract.harness import Harness, event, line, say
 
 

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 from backend.errors import InvalidValue
 from backend.memory import MemoryStore
+from backend.rows import Append, Line, Owner, Session
 from backend.search.index import IndexDamaged, SearchIndex
 from backend.search.query import expression
 from backend.search.search import Found, search
 from backend.search.snippets import MAX_LENGTH, cut, snippets
 from backend.search.update import update
-from backend.store import Append, Line, Owner, Session, Store
+from backend.store import Store
 from tests.contract.harness import Harness, event, line, say
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from backend.errors import (
     SessionConflictError,
 )
 from backend.lines import meta_line, state_line
-from backend.store import Append, Appended
+from backend.rows import Append, Appended
 from tests.contract.harness import START, Harness, cd, event, raws, say
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from backend.errors import CtxError
 from backend.jsonl import JsonlStore
 from backend.lines import parse_line
-from backend.store import Append, Appended, Line, Owner, Session
+from backend.rows import Append, Appended, Line, Owner, Session
 
 RUN = b"ctx-0123456789abcdef0123456789abcdef"
 MESSAGES = (

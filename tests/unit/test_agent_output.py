@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from backend.digest import prompt_digest
-from backend.store import Line
+from backend.rows import Line
 from ctxfs.agents.output import MAX_TEXT, AgentError, BadOutput, Output
 
 RUN = "ctx-0"

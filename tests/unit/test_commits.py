@@ -8,7 +8,7 @@ import pytest
 from backend.errors import CtxError, StoreFull
 from backend.lines import parse_line
 from backend.memory import MemoryStore
-from backend.store import Append, Appended
+from backend.rows import Append, Appended
 from ctxfs.commits import Commits
 from ctxfs.disk_health import DiskHealth
 from ctxfs.loop import Loop

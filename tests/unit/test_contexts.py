@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from backend.lines import parse_line
-from backend.store import Append, Line
+from backend.rows import Append, Line
 from ctxfs import contexts
 from ctxfs.inodes import Kind, Node, inode_of
 from ctxfs.kernel_cache import CONTEXT_FILES

@@ -16,7 +16,7 @@ from backend.entries import NewCut, NewEntry, NewMark, NewMessage
 from backend.errors import StoreFailed
 from backend.lines import entry_of, foreign_fault, line_of, parse_line
 from backend.memory import MemoryStore
-from backend.store import Append, Kind, Row, Session
+from backend.rows import Append, Kind, Row, Session
 from backend.transcript import entry_text
 
 TEXTS = st.text(max_size=30) | st.sampled_from(["", "## 0 · user", "```\nopen", "<!--", "é\u2028\0\x1b", "x" * 5000])

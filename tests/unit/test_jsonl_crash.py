@@ -15,7 +15,7 @@ import pytest
 
 from backend.errors import UnprovableHistory
 from backend.jsonl import JsonlStore
-from backend.store import Session
+from backend.rows import Session
 from tests.unit.jsonl_tree import (
     HOME,
     SESSIONS,

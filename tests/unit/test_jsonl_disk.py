@@ -33,7 +33,7 @@ from backend.jsonl import JsonlStore
 from backend.jsonl.disk import fsync
 from backend.jsonl.handles import _OPEN_SESSIONS
 from backend.names import cwd_key
-from backend.store import Append, Session
+from backend.rows import Append, Session
 from tests.loop_disk import loop_disk
 from tests.unit.jsonl_tree import HOME, SESSIONS, append, coder, event, opened, picture, say, session
 

@@ -10,7 +10,7 @@ import pytest
 
 from backend.lines import parse_line
 from backend.memory import MemoryStore
-from backend.store import Append, Appended, Removed, Session
+from backend.rows import Append, Appended, Removed, Session
 from ctxfs.files.index import key_of
 from ctxfs.inodes import Kind, Node, inode_of
 from ctxfs.kernel_cache import KernelCache, Watcher

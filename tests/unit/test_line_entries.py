@@ -10,7 +10,7 @@ from backend.entries import CutEntry, Entry, MarkEntry, MessageEntry, NewCut, Ne
 from backend.errors import CtxError, LineTooLong, SessionError
 from backend.line_rules import EVENTS
 from backend.lines import entry_of, foreign_fault, foreign_line, line_of, parse_line
-from backend.store import Line, Row, Stream
+from backend.rows import Line, Row, Stream
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 JSON = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from backend.errors import CtxError, InvalidValue, LineTooLong
 from backend.line_prefix import LinePrefix
 from backend.lines import parse_line
-from backend.store import Stream
+from backend.rows import Stream
 from backend.strict_json import MAX_DEPTH, MAX_LINE
 from tests.unit.test_line_entries import OBJECTS
 from tests.unit.test_lines import (

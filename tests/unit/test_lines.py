@@ -20,7 +20,7 @@ from backend.lines import (
     validate_meta,
 )
 from backend.marks import Marks
-from backend.store import Line, Stream
+from backend.rows import Line, Stream
 from backend.strict_json import MAX_LINE
 
 USER = {"role": "user", "content": "hi"}

@@ -9,7 +9,7 @@ import pytest
 from pyfuse3 import FUSEError
 
 from backend.lines import parse_line
-from backend.store import Append
+from backend.rows import Append
 from ctxfs.inodes import Kind, Node
 from ctxfs.listings import Listing
 from tests.unit.world import World

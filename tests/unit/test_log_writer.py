@@ -11,7 +11,7 @@ import pytest
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError
 
 from backend.errors import CtxError
-from backend.store import Append, Appended
+from backend.rows import Append, Appended
 from ctxfs.budget import USER_LIMIT
 from ctxfs.inodes import Kind, Node, inode_of
 from tests.unit.world import Caller, World

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from backend.entries import NewCut, NewEntry, NewMark, NewMessage
 from backend.lines import foreign_line, line_of
 from backend.projection import Projection, project
-from backend.store import Row
+from backend.rows import Row
 
 
 class Log:

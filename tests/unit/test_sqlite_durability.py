@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from backend.errors import StoreFailed
+from backend.rows import Append
 from backend.sqlite import SqliteStore, database, durability, store
-from backend.store import Append
 from tests.contract.harness import Harness, say
 from tests.loop_disk import loop_disk
 

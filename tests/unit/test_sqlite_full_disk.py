@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from backend.errors import OpenError, StoreFull
+from backend.rows import Append, Appended, Session
 from backend.sqlite import SqliteStore
-from backend.store import Append, Appended, Session
 from tests.contract.harness import Harness, raws, say
 from tests.loop_disk import loop_disk
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from backend.errors import StoreFailed
+from backend.rows import Append, Line, Session
 from backend.sqlite import SqliteStore, index, logs, pending, rows, segments
-from backend.store import Append, Line, Session
 from tests.contract.harness import Harness, cd, event, raws, say
 
 

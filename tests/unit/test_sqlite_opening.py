@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from backend.errors import OpenError, StoreCorrupt, StoreFormat, StoreLocked, StoreReadOnly
+from backend.rows import Append
 from backend.sqlite import SqliteStore, opening
-from backend.store import Append
 from tests.contract.harness import Harness, event, say
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from backend.errors import SessionAlreadyExistsError, StoreCorrupt, StoreFailed
 from backend.lines import meta_line, state_line
+from backend.rows import Append, Line, Session
 from backend.sqlite import SqliteStore, pending
-from backend.store import Append, Line, Session
 from tests.contract.harness import Harness, cd, event, raws, say
 
 NAMES = ("a", "b", "c", "d")

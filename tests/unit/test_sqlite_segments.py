@@ -5,9 +5,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend.rows import Kind, Line, Row, Stream
 from backend.sqlite import segments
 from backend.sqlite.segments import BEGINNING, Checkpoint, Part
-from backend.store import Kind, Line, Row, Stream
 from tests.contract.harness import raws
 
 KINDS: st.SearchStrategy[Kind] = st.sampled_from(["message", "mark", "cut"])

@@ -4,7 +4,7 @@ import pytest
 
 from backend.entries import NewCut, NewEntry, NewMark, NewMessage
 from backend.lines import entry_of, line_of
-from backend.store import Row
+from backend.rows import Row
 from backend.transcript import entry_text, title
 
 WHEN = "2001-09-09 01:46:40"

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import trio
 
 from backend.entries import NewMessage
+from backend.rows import Append, Session
 from backend.sessions import SessionHandle, Sessions
 from backend.sqlite import SqliteStore
-from backend.store import Append, Session
 from tests.bench.bench import Bench, Medians, System, measured
 from tests.bench.figures import AtMost, Claim, Report
 from tests.bench.places import LINE
