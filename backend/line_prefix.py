@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from backend.errors import InvalidValue, LineTooLong
-from backend.line_rules import MESSAGE, event_shape
+from backend.line_rules import event_shape
+from backend.line_shapes import MESSAGE
 from backend.lines import BUILT_IN_MARKS, parse_line
 from backend.marks import Marks
 from backend.rows import Stream

@@ -2,7 +2,7 @@
 
 Pure. ``judge`` judges a line by spec 1.5, ``parse_line`` also says what it changes; ``line_of`` and ``entry_of`` are
 the two inverse directions of spec 2.1; ``foreign_line`` takes lines of an imported history as they are. The rules
-themselves are tables in ``backend.line_rules``; an unfinished line is judged by ``backend.line_prefix``.
+themselves are ``backend.line_rules``; an unfinished line is judged by ``backend.line_prefix``.
 Errors name fields and never quote contents.
 """
 
@@ -14,7 +14,8 @@ import msgspec
 from backend.checks import NAME, STABLE_PATH
 from backend.entries import CutEntry, Entry, MarkEntry, MessageEntry, NewCut, NewEntry, NewMark, NewMessage
 from backend.errors import InvalidValue, SessionError, ValueTooBig
-from backend.line_rules import EVENTS, MAX_META, STATE, Rules, event_fault, message_fault, meta_fault
+from backend.line_rules import MAX_META, Rules, event_fault, message_fault, meta_fault
+from backend.line_shapes import EVENTS, STATE
 from backend.marks import Marks
 from backend.rows import Line, Row, Stream
 from backend.strict_json import (

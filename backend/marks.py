@@ -20,6 +20,7 @@ from backend.checks import (
     one_of,
 )
 from backend.errors import SessionError
+from backend.line_shapes import EVENTS
 
 FieldType = Literal["string", "number", "boolean"]
 
@@ -53,10 +54,11 @@ class Marks:
     def define(self, name: str, schema: Mapping[str, FieldType]) -> None:
         """Adds a mark, or replaces one defined before; every key of ``schema`` is needed.
 
-        ``SessionError`` for an empty name, a built-in one, or a type other than string, number, boolean.
+        ``SessionError`` for an empty name, a built-in one, that of an event type, or a type other than string,
+        number, boolean.
         """
-        if not name or name in BUILT_IN:
-            raise SessionError(f"mark {name!r} cannot be defined: the name is empty or built in")
+        if not name or name in BUILT_IN or name in EVENTS:
+            raise SessionError(f"mark {name!r} cannot be defined: the name is empty, built in or that of an event")
         unknown = sorted(key for key, kind in schema.items() if kind not in _FIELD_TYPES)
         if unknown:
             raise SessionError(f"mark {name!r}: {unknown[0]!r} must be string, number or boolean")

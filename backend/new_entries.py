@@ -11,7 +11,8 @@ import msgspec
 from backend.checks import COUNT, STRING, Shape, array_of, fault_of, shaped
 from backend.entries import CutEntry, MarkEntry, MessageEntry, NewCut, NewEntry, NewMark, NewMessage
 from backend.errors import SessionError
-from backend.line_rules import MESSAGE_META, mark_fault
+from backend.line_rules import mark_fault
+from backend.line_shapes import MESSAGE_META
 from backend.lines import entry_of, line_of
 from backend.marks import Marks
 from backend.rows import Row

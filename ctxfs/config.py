@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from backend.errors import CtxError, SessionError
-from backend.line_rules import EVENTS
 from backend.marks import FieldType, Marks
 from backend.names import is_stable_path
 from ctxfs import logs, stores
@@ -168,8 +167,6 @@ def _marks_of(table: Any, origin: Callable[..., str]) -> dict[str, Value]:
             registry.define(name, schema)
         except SessionError as error:
             raise ConfigError(f"{origin(name)}: {error}") from None
-        if name in EVENTS:
-            raise ConfigError(f"{origin(name)}: mark {name!r} cannot be defined: an event is called so")
         found[f"{_MARKS}{name}"] = Value(schema, origin(name))
     return found
 

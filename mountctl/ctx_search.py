@@ -39,11 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps({"hits": [as_json(hit) for hit in hits]}))
     elif is_terminal():
         words = _words(arguments.text)
-        print(
-            "\
-".join(_paragraph(hit, words) for hit in hits)
-            or "nothing found"
-        )
+        print("\n".join(_paragraph(hit, words) for hit in hits) or "nothing found")
     else:
         print_table((), map(_row, hits))
     return OK

@@ -45,8 +45,10 @@ def test_as_json_it_is_one_value(agent: Agent) -> None:
 
 def test_on_a_terminal_it_shows_where_and_what_in_bold(agent: Agent) -> None:
     filled(agent)
+    agent.say("two", "user", "a teapot that is red")
     shown = on_terminal(agent, "search", "RED teapot", agent.name)
-    place, snippet = shown.splitlines()
+    newer, _, place, snippet = shown.splitlines()
+    assert newer.startswith(f"\x1b[1m{agent.name}/two")
     assert place.startswith(f"\x1b[1m{agent.name}/one\x1b[0m  \x1b[2m0  user  ")
     assert snippet == "    where is the \x1b[1mred\x1b[0m \x1b[1mteapot\x1b[0m?"
 

@@ -17,6 +17,8 @@ from backend.errors import (
     SessionError,
     SessionNotFoundError,
 )
+from backend.line_shapes import EVENTS
+from backend.marks import BUILT_IN
 from backend.sessions import Branched, SessionHandle, Sessions
 from tests.contract.harness import START, Harness, wait
 
@@ -192,6 +194,12 @@ def test_a_defined_mark_is_judged_by_its_schema(at: Harness, sessions: Sessions)
     with pytest.raises(SessionError):
         wait(other.mark, "demo/x", {"k": "v"})
     assert [entry.n for entry in other.entries()] == [0]
+
+
+@pytest.mark.parametrize("name", ["", *BUILT_IN, *EVENTS])
+def test_a_name_that_has_a_meaning_cannot_be_defined(sessions: Sessions, name: str) -> None:
+    with pytest.raises(SessionError, match="cannot be defined"):
+        wait(sessions.define, name, {"k": "string"})
 
 
 def test_commit_takes_the_assistants_message_and_clears_the_draft(sessions: Sessions) -> None:

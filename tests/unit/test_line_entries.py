@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from backend.entries import CutEntry, Entry, MarkEntry, MessageEntry, NewCut, NewEntry, NewMark, NewMessage
 from backend.errors import CtxError, LineTooLong, SessionError
-from backend.line_rules import EVENTS
+from backend.line_shapes import EVENTS
 from backend.lines import entry_of, foreign_fault, foreign_line, line_of, parse_line
 from backend.rows import Line, Row, Stream
 

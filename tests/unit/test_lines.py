@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from backend.errors import InvalidValue, LineTooLong, ValueTooBig
-from backend.line_rules import EVENTS
+from backend.line_shapes import EVENTS
 from backend.lines import (
     cwd_line,
     foreign_fault,
