@@ -8,9 +8,12 @@ for watches the tree itself is looked at. One thread at a time uses a watch.
 import contextlib
 import ctypes
 import errno
+import fcntl
 import functools
 import os
 import struct
+import sys
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -124,38 +127,61 @@ class Watch:
             return [entry.name for entry in found if entry.is_dir(follow_symlinks=False)]
 
     def _drain(self) -> None:
-        for wd, mask, name in list(self._events()):
+        """Takes in the events there are; a directory is looked at once, however often it was moved meanwhile."""
+        left, arrived = set[tuple[str, ...]](), set[tuple[str, ...]]()
+        for wd, mask, name in self._events():
             if mask & _IN_OVERFLOW:
                 self.arm()
                 self._writing = True
                 return
             if mask & _IN_IGNORED:
                 self._paths.pop(wd, None)
-            elif mask & _IN_CLOSE_WRITE:
-                self._writing = False
-            else:
-                self._writing = True
-                if mask & _IN_ISDIR and mask & _NEW:
-                    self._add_new(self._paths.get(wd), name)
+                continue
+            self._writing = not mask & _IN_CLOSE_WRITE
+            if mask & _IN_ISDIR and wd in self._paths:
+                path = (*self._paths[wd], name)
+                if mask & _IN_MOVED_FROM:
+                    left.add(path)
+                elif mask & _NEW:
+                    arrived.add(path)
+        self._forget_below(left)
+        for path in arrived:
+            self._add_new(path)
 
-    def _add_new(self, above: tuple[str, ...] | None, name: str) -> None:
-        if above is None:
+    def _forget_below(self, left: set[tuple[str, ...]]) -> None:
+        """What was moved away is no business of the workspace's, or arrives at another name."""
+        if not left:
             return
+        for wd, names in list(self._paths.items()):
+            if any(names[:depth] in left for depth in range(1, len(names) + 1)):
+                del self._paths[wd]
+                _libc.inotify_rm_watch(self._inotify, wd)
+
+    def _add_new(self, path: tuple[str, ...]) -> None:
         gone = contextlib.suppress(OSError, TreeChanged, InvalidPath)
         with gone, opened(self._root) as root, cursor_at(root) as cursor:
-            for part in (*above, name):
-                cursor.down(part)
-            self._add(cursor.fd, (*above, name))
+            for name in path:
+                cursor.down(name)
+            self._add(cursor.fd, path)
 
     def _events(self) -> Iterator[tuple[int, int, str]]:
-        with contextlib.suppress(BlockingIOError):
-            while data := os.read(self._inotify, _BUFFER):
-                at = 0
-                while at < len(data):
-                    wd, mask, _, length = _EVENT.unpack_from(data, at)
-                    at += _EVENT.size
-                    yield wd, mask, os.fsdecode(data[at : at + length].rstrip(b"\0"))
-                    at += length
+        """The events that wait now: who goes on writing does not keep anybody reading."""
+        waiting = _waiting(self._inotify)
+        while waiting > 0:
+            data = os.read(self._inotify, _BUFFER)
+            waiting -= len(data)
+            at = 0
+            while at < len(data):
+                wd, mask, _, length = _EVENT.unpack_from(data, at)
+                at += _EVENT.size
+                yield wd, mask, os.fsdecode(data[at : at + length].rstrip(b"\0"))
+                at += length
+
+
+def _waiting(inotify: int) -> int:
+    """How many bytes can be read of it."""
+    count = fcntl.ioctl(inotify, termios.FIONREAD, bytes(4))
+    return int.from_bytes(count, sys.byteorder)
 
 
 @functools.cache
