@@ -12,6 +12,7 @@ import functools
 import os
 import pickle
 import subprocess
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +25,8 @@ T = TypeVar("T")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWUSER = 0x10000000
 _PR_SET_DUMPABLE = 4
+# A child that another thread makes meanwhile would have the pipe too, and keep it open for as long as it lives.
+_forking = threading.Lock()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,12 +52,14 @@ class Person:
         return self._forked(call, *args, **named)
 
     def _forked(self, call: Callable[..., T], *args: Any, **named: Any) -> T:
-        read_end, write_end = os.pipe()
-        child = os.fork()
+        with _forking:
+            read_end, write_end = os.pipe()
+            child = os.fork()
+            if child:
+                os.close(write_end)
         if child == 0:
             os.close(read_end)
             _report_and_exit(write_end, lambda: self._turned(call, *args, **named))
-        os.close(write_end)
         with os.fdopen(read_end, "rb") as pipe:
             report = pipe.read()
         _, status = os.waitpid(child, 0)

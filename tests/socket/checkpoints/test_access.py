@@ -11,6 +11,7 @@ import pytest
 
 from backend.checkpoints import wire
 from tests.checkpointing import CheckpointDaemon
+from tests.mounting import wait_until
 from tests.people import ALICE, BOB
 
 
@@ -146,6 +147,7 @@ def swapped_meanwhile(workspace: Path) -> Iterator[None]:
     swapper = threading.Thread(target=ALICE.does, args=(swap_until, stop, workspace / "directory", workspace / "link"))
     swapper.start()
     try:
+        wait_until((workspace / "directory").is_symlink, "the first swap")
         yield
     finally:
         stop.touch()
