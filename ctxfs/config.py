@@ -85,6 +85,12 @@ class Config(NamedTuple):
         return str(self.values["log_level"].value)
 
     @property
+    def metrics(self) -> Path | None:
+        """Where figures are published, if anywhere."""
+        path = str(self.values["metrics"].value)
+        return Path(path) if path else None
+
+    @property
     def agents(self) -> Settings:
         """What agents get."""
         return Settings(
@@ -208,6 +214,10 @@ def _path(value: Any) -> str:
     return os.path.abspath(os.path.expanduser(value))
 
 
+def _path_or_nothing(value: Any) -> str:
+    return "" if value == "" else _path(value)
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("must be text")  # noqa: TRY004
@@ -265,6 +275,7 @@ SETTINGS = (
     Setting("options", lambda _: "", _text, "mount options, as after -o"),
     Setting("runtime_dir", _default_runtime, _path, "control sockets and state of running daemons"),
     Setting("log_level", lambda _: "info", _one_of(*logs.LEVELS), "the least urgent events that are logged"),
+    Setting("metrics", lambda _: "", _path_or_nothing, "figures as Prometheus text: a file, or *.sock; empty: none"),
     Setting("agent_home", lambda _: _AGENTS.home, _stable_path, "HOME of agents, a path of their view"),
     Setting("agent_path", lambda _: _AGENTS.path, _text, "PATH of agents"),
     Setting("agent_lang", lambda _: _AGENTS.lang, _text, "LANG of agents"),

@@ -16,7 +16,7 @@ class Content:
     def __init__(self, core: "Core", tree: Tree) -> None:
         self._core = core
         self._tree = tree
-        self._renderings = Renderings()
+        self._renderings = Renderings(core.statistics.contents)
 
     def read(self, inode: int, offset: int, size: int) -> bytes:
         """Bytes of a file, short only at its end."""

@@ -17,7 +17,7 @@ _MAX_ANSWER_BYTES = 1 << 20
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """The answer to ``status``: counters of the mount, ``bytes`` on disk."""
+    """The answer to ``status``: counters of the mount, of its caches by their names, ``bytes`` on disk."""
 
     requests: dict[str, int]
     errors: dict[str, int]
@@ -26,6 +26,8 @@ class Figures(msgspec.Struct, frozen=True):
     sessions: int
     homes: int
     bytes: int
+    cache_hits: dict[str, int] = msgspec.field(default_factory=dict)
+    cache_misses: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class ControlError(CtxError):

@@ -14,7 +14,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -24,7 +23,7 @@ import trio
 from backend.errors import CtxError, StoreFailed
 from backend.lines import BUILT_IN_MARKS
 from backend.store import StoreStatus
-from ctxfs import control_server, logs, mountpoint, mounts, probe, stores
+from ctxfs import control_server, logs, metrics, metrics_socket, mountpoint, mounts, probe, stores
 from ctxfs.agents import launcher
 from ctxfs.agents.keeper import Keeper
 from ctxfs.agents.preparing import Preparing
@@ -36,7 +35,6 @@ from ctxfs.copies import Copies
 from ctxfs.ctx_socket import service as ctx_socket
 from ctxfs.ctx_socket.searching import Searches
 from ctxfs.fuse_thread import FuseThread
-from ctxfs.metrics import EVERY_S, write_metrics
 from ctxfs.options import fuse_options
 from ctxfs.plan import Plan, parse_command
 from ctxfs.runtime import DaemonState, RuntimeFiles, start_time
@@ -86,9 +84,18 @@ class Daemon:
             self.launcher = Launcher(link)
             self.store = stores.open_store(self.plan.store, self.plan.format)
             undo.callback(self.store.close)
+            self._listen(undo)
             self._mount(undo)
             self._undo = undo.pop_all()
         log.info("mounted %s on %s (pid %d)", self.plan.store, self.plan.mountpoint, os.getpid())
+
+    def _listen(self, undo: contextlib.ExitStack) -> None:
+        """Before it mounts, as there may be no place for a socket (``MetricsRefused``, ``OSError``)."""
+        self.control = control_server.listen(self.files.socket)
+        self.metrics: trio.SocketListener | None = None
+        path = self.plan.metrics
+        if path is not None and metrics.is_socket(path):
+            self.metrics = undo.enter_context(metrics_socket.listening(path))
 
     def _mount(self, undo: contextlib.ExitStack) -> None:
         owner = None if os.geteuid() == 0 else os.getuid()
@@ -145,12 +152,13 @@ class Daemon:
             if self._told:
                 nursery.cancel_scope.cancel()
                 return
-            listener = control_server.listen(self.files.socket)
-            nursery.start_soon(control_server.serve, listener, self._handlers(nursery))
+            nursery.start_soon(control_server.serve, self.control, self._handlers(nursery))
             nursery.start_soon(self._watch_fuse)
             nursery.start_soon(self._maintain)
-            if self.plan.metrics is not None:
-                nursery.start_soon(self._write_metrics, self.plan.metrics)
+            if self.metrics is not None:
+                nursery.start_soon(metrics_socket.serve, self.metrics, self._figures)
+            elif self.plan.metrics is not None:
+                nursery.start_soon(metrics.keep_file, self.plan.metrics, self._figures)
             await nursery.start(self._serve_sockets)
             nursery.start_soon(self._manager.watch, self._answers)
             ready()
@@ -184,18 +192,6 @@ class Daemon:
         """``TimeoutError``: the FUSE thread is busy with something else."""
         store = await trio.to_thread.run_sync(self.fuse.store_status().result, STATUS_TIMEOUT_S)
         return _figures(self.fuse.statistics(), store)
-
-    async def _write_metrics(self, path: Path) -> None:
-        try:
-            while True:
-                try:
-                    await trio.to_thread.run_sync(write_metrics, path, await self._figures())
-                except (OSError, CtxError) as error:
-                    log.warning("metrics were not written, trying again: %s", error)
-                await trio.sleep(EVERY_S)
-        finally:
-            with contextlib.suppress(OSError):
-                path.unlink(missing_ok=True)
 
     def signalled(self, number: int, _frame: FrameType | None = None) -> None:
         """What a signal of ``SIGNALS`` does while trio does not run: it is noted, so that no mount is left behind."""
@@ -259,6 +255,7 @@ class Daemon:
 
 def _figures(counted: Statistics, store: StoreStatus) -> Figures:
     """What ``status`` answers; the counters go on counting, so they are copied first."""
+    caches = {"sessions": counted.sessions, "contents": counted.contents}
     return Figures(
         requests=dict(counted.requests),
         errors=dict(counted.errors),
@@ -267,6 +264,8 @@ def _figures(counted: Statistics, store: StoreStatus) -> Figures:
         sessions=store.sessions,
         homes=store.spaces,
         bytes=store.bytes,
+        cache_hits={name: cache.hits for name, cache in caches.items()},
+        cache_misses={name: cache.misses for name, cache in caches.items()},
     )
 
 

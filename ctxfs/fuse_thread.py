@@ -74,7 +74,7 @@ class FuseThread:
     def _make_core(self, store: Store, store_dir: Path, disk_dir: Path, owner_uid: int | None) -> Core:
         users = Users(self._loop)
         root = Access(os.geteuid(), os.getegid(), shared=True)
-        subjects = Subjects(store, users, root, time.time_ns())
+        subjects = Subjects(store, users, root, time.time_ns(), self._statistics.sessions)
         kernel = KernelCache(subjects)
         health = DiskHealth(lambda: kernel.attributes_changed(inode_of(Node(Kind.STATUS, 1))))
         commits = Commits(self._loop, store, health, self._statistics, kernel.appended)

@@ -1,24 +1,45 @@
-"""Figures of a mount as Prometheus text, in a file that is replaced whole (spec 4.6, ``--metrics``).
+"""Figures of a mount as Prometheus text (spec 4.6, ``--metrics``): in a file that is replaced whole, or on a socket.
 
 Everybody may read it: it holds counts by operation and errno, never names of users, sessions or files. It is there for
 as long as the daemon lives, so a monitor sees by its age or its absence that something is wrong.
 """
 
+import contextlib
+import errno
+import logging
 import os
-from collections.abc import Iterator, Mapping
+import stat
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 
+import trio
+
+from backend.errors import CtxError
 from ctxfs.control import Figures
 
 EVERY_S = 5.0
+SOCKET_SUFFIXES = (".sock", ".socket")
+"""A path that ends so is a socket's."""
+HEADER = "# HELP ctxfs_"
+
+log = logging.getLogger("ctxfs.metrics")
+
+
+class MetricsRefused(CtxError):
+    """Figures cannot be put there."""
+
+    exit_code = 2
 
 
 def prometheus_text(figures: Figures) -> str:
     """One family after the other, each with its help and type; labels are in the order of their names."""
+    hits, misses = figures.cache_hits, figures.cache_misses
     return "".join(
         [
             *_family("requests_total", "counter", "Requests of the kernel.", "operation", figures.requests),
             *_family("errors_total", "counter", "Requests that were answered with an error.", "errno", figures.errors),
+            *_family("cache_hits_total", "counter", "Found in a cache of the daemon.", "cache", hits),
+            *_family("cache_misses_total", "counter", "Not found in a cache of the daemon.", "cache", misses),
             *_single("dropped_rests_total", "counter", "Unfinished lines and values refused.", figures.dropped_rests),
             *_single("failing", "gauge", "1 after an error, with the text in mountctl status.", int(_fails(figures))),
             *_single("sessions", "gauge", "Live sessions.", figures.sessions),
@@ -28,14 +49,60 @@ def prometheus_text(figures: Figures) -> str:
     )
 
 
+def check_place(path: Path) -> None:
+    """Nothing of somebody else's is there, and what is to be there can be made (``MetricsRefused``)."""
+    if not path.parent.is_dir():
+        raise MetricsRefused(f"the directory of the metrics {path} is missing: make it first")
+    try:
+        kind = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise MetricsRefused(f"the metrics {path}: {error.strerror}") from error
+    ours = stat.S_ISSOCK(kind) if is_socket(path) else stat.S_ISREG(kind) and _holds_figures(path)
+    if not ours:
+        raise MetricsRefused(f"{path} is there and holds no metrics: choose another path, or remove it")
+
+
+def _holds_figures(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            return file.read(len(HEADER)) in (b"", HEADER.encode())
+    except OSError:
+        return False
+
+
+def is_socket(path: Path) -> bool:
+    """Whether figures are to be asked for at a socket."""
+    return path.suffix in SOCKET_SUFFIXES
+
+
+async def keep_file(path: Path, figures: Callable[[], Awaitable[Figures]]) -> None:
+    """Replaces the file again and again until it is cancelled, which removes it; a full disk is waited for."""
+    try:
+        while True:
+            try:
+                await trio.to_thread.run_sync(write_metrics, path, await figures())
+            except (OSError, CtxError) as error:
+                log.warning("metrics were not written, trying again: %s", error)
+            await trio.sleep(EVERY_S)
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
 def write_metrics(path: Path, figures: Figures) -> None:
-    """Replaces the file (``OSError``)."""
+    """Replaces the file (``OSError``); never through a name that somebody else has put beside it."""
     new = path.with_name(f".{path.name}.{os.getpid()}.new")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    new.unlink(missing_ok=True)
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             os.fchmod(descriptor, 0o644)
             file.write(prometheus_text(figures))
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         new.replace(path)
     except BaseException:
         new.unlink(missing_ok=True)

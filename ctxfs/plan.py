@@ -15,7 +15,7 @@ from ctxfs.config import Schema
 
 class Plan(NamedTuple):
     """Canonical paths, kernel options, runtime files; ``log_file`` where it is detached; what agents get;
-    ``metrics``: the file that figures are written to, if any.
+    ``metrics``: the file or socket that has figures, if any.
 
     ``marks``: those that the configuration defines (spec 2.3).
     """

@@ -6,14 +6,17 @@ Bounded in bytes, whatever is read (design, Speed: resident memory). FUSE thread
 from collections import OrderedDict
 from collections.abc import Callable
 
+from ctxfs.statistics import CacheCounts
+
 LIMIT = 8 << 20
 ENTRY = 256  # what one takes beside its content
 
 
 class Renderings:
-    """The last ones used, 8 MiB in all; beside them one that is bigger, while its file is open."""
+    """The last ones used, 8 MiB in all; beside them one that is bigger, while its file is open. ``counts`` are kept."""
 
-    def __init__(self, limit: int = LIMIT) -> None:
+    def __init__(self, counts: CacheCounts, limit: int = LIMIT) -> None:
+        self._counts = counts
         self._limit = limit
         self._kept: OrderedDict[int, tuple[int, bytes]] = OrderedDict()
         self._bytes = 0
@@ -26,11 +29,14 @@ class Renderings:
     def of(self, inode: int, mtime: int, render: Callable[[], bytes]) -> bytes:
         """The content that ``inode`` has since ``mtime``."""
         if self._big is not None and self._big[:2] == (inode, mtime):
+            self._counts.hits += 1
             return self._big[2]
         kept = self._kept.get(inode)
         if kept is not None and kept[0] == mtime:
             self._kept.move_to_end(inode)
+            self._counts.hits += 1
             return kept[1]
+        self._counts.misses += 1
         content = render()
         self._keep(inode, mtime, content)
         return content

@@ -6,14 +6,27 @@ from collections import Counter
 import msgspec
 
 
+class CacheCounts(msgspec.Struct):
+    """How often a cache knew what it was asked for, and how often it did not."""
+
+    hits: int = 0
+    misses: int = 0
+
+
 class Statistics(msgspec.Struct):
-    """``requests`` by operation, ``errors`` by errno name; ``internal`` counts exceptions nobody expected."""
+    """``requests`` by operation, ``errors`` by errno name; ``internal`` counts exceptions nobody expected.
+
+    ``sessions`` and ``contents`` are of the daemon's own caches (``ctxfs.subjects``, ``ctxfs.renderings``): what the
+    kernel has in its caches never reaches the daemon.
+    """
 
     requests: Counter[str] = msgspec.field(default_factory=Counter)
     errors: Counter[str] = msgspec.field(default_factory=Counter)
     dropped_rests: int = 0
     internal: int = 0
     last_error: str | None = None
+    sessions: CacheCounts = msgspec.field(default_factory=CacheCounts)
+    contents: CacheCounts = msgspec.field(default_factory=CacheCounts)
 
     def refused(self, number: int) -> None:
         """Counts an errno that was answered."""

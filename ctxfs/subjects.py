@@ -14,6 +14,7 @@ from ctxfs.files.providers import Providers
 from ctxfs.files.sockets import Socket, Sockets
 from ctxfs.inodes import Interned, Key
 from ctxfs.privacy import Access
+from ctxfs.statistics import CacheCounts
 from ctxfs.users import Users
 
 _SHARED_BIT = 1 << 40
@@ -116,9 +117,10 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Subjects:
-    """Loads subjects; raises ``Missing`` where the id leads nowhere any more."""
+    """Loads subjects; raises ``Missing`` where the id leads nowhere any more. ``counts`` of the sessions' cache."""
 
-    def __init__(self, store: FileStore, users: Users, root: Access, started_ns: int) -> None:
+    def __init__(self, store: FileStore, users: Users, root: Access, started_ns: int, counts: CacheCounts) -> None:
+        self._counts = counts
         self.store = store
         self.users = users
         self.root = root
@@ -193,12 +195,14 @@ class Subjects:
     def session(self, number: int) -> SessionSubject:
         """From a bounded cache: every change of a session goes through ``changed`` or ``drop`` below."""
         subject = self._sessions.get(number)
-        if subject is None:
-            session = self.store.session_by_id(number)
-            if session is None:
-                raise Missing("no such session")
-            subject = self.changed(session)
-        return subject
+        if subject is not None:
+            self._counts.hits += 1
+            return subject
+        self._counts.misses += 1
+        session = self.store.session_by_id(number)
+        if session is None:
+            raise Missing("no such session")
+        return self.changed(session)
 
     def forget_places(self) -> None:
         """A shared space was given away, or removed."""

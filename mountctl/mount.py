@@ -13,7 +13,7 @@ from pathlib import Path
 
 import ctxfs
 from backend.errors import InvalidValue
-from ctxfs import logs, mountpoint, probe, stores
+from ctxfs import logs, metrics, mountpoint, probe, stores
 from ctxfs.agents.settings import Settings
 from ctxfs.options import MountOptions, parse_options
 from ctxfs.plan import Plan, daemon_command
@@ -32,7 +32,7 @@ ANSWER_TIMEOUT_S = 10.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_mountpoint(parser)
     add_mount_options(parser)
-    parser.add_argument("--metrics", metavar="PATH", help="write figures to this file, as Prometheus text")
+    parser.add_argument("--metrics", metavar="PATH", help="figures as Prometheus text: a file, or a socket (*.sock)")
     parser.add_argument("-f", "--foreground", action="store_true", help="stay in the foreground, log to stderr")
 
 
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         undo.callback(stores.remove_made, mountpoint.prepare(target, config.runtime_dir))
         undo.callback(stores.remove_made, stores.make_directory(store))
         plan = Plan(target, store, form, options.kernel, config.runtime_dir, config.log_level, marks=config.marks)
-        plan = plan._replace(agents=_agents(config.agents, options), metrics=_metrics(arguments.metrics, target))
+        plan = plan._replace(agents=_agents(config.agents, options), metrics=_metrics(config.metrics, target))
         if arguments.foreground:
             _serve(plan, undo)
         else:
@@ -57,12 +57,13 @@ def run(arguments: argparse.Namespace) -> int:
     return OK
 
 
-def _metrics(text: str | None, target: str) -> Path | None:
-    path = None if text is None else Path(os.path.realpath(text))
-    if path is not None and path.is_relative_to(target):
+def _metrics(configured: Path | None, target: str) -> Path | None:
+    if configured is None:
+        return None
+    path = Path(mountpoint.canonical(str(configured)))
+    if path.is_relative_to(target):
         raise Failure(f"the metrics {path} lie below the mountpoint {target}: the mount would wait for itself", USAGE)
-    if path is not None and not path.parent.is_dir():
-        raise Failure(f"the directory of the metrics {path} is missing: make it first", USAGE)
+    metrics.check_place(path)
     return path
 
 

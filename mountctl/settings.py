@@ -22,5 +22,5 @@ def add_mount_options(parser: argparse.ArgumentParser) -> None:
 
 def config_of(arguments: argparse.Namespace) -> Config:
     """The configuration with whatever of the options above was given."""
-    keys = ("mountpoint", "store", "format", "options", "log_level", "umount_timeout")
+    keys = ("mountpoint", "store", "format", "options", "log_level", "metrics", "umount_timeout")
     return load({key: getattr(arguments, key, None) for key in keys})

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from ctxfs import mounts
+from ctxfs.control import Figures
 from ctxfs.health import Health, examine
 from mountctl.cli import OK, UNAVAILABLE
 from mountctl.session_options import add_json
@@ -70,6 +71,7 @@ def _paragraph(health: Health) -> str:
         lines.append(f"  sessions  {facts['sessions']} in {homes}")
         lines.append(f"  disk      {bytes_text(health.figures.bytes)}")
         lines.append(f"  requests  {_counts(facts['requests'])}")
+        lines.append(f"  caches    {_caches(health.figures)}")
         lines.append(f"  errors    {_counts(facts['errors'])}; dropped rests {facts['dropped_rests']}")
         lines.append(f"  last      {escaped_name(facts['last_error'] or 'no error')}")
     if health.daemon is not None and health.daemon.log is not None:
@@ -77,6 +79,15 @@ def _paragraph(health: Health) -> str:
     if health.state in _NEXT:
         lines.append("  " + _NEXT[health.state].format(pid=facts["pid"], mountpoint=escaped_name(facts["mountpoint"])))
     return "\n".join(lines)
+
+
+def _caches(figures: Figures) -> str:
+    """Of the daemon: what the kernel has in its caches never comes here."""
+    rates = [
+        f"{escaped_name(name)} {hits} of {hits + figures.cache_misses.get(name, 0)} hits"
+        for name, hits in sorted(figures.cache_hits.items())
+    ]
+    return ", ".join(rates) or "none"
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 from typing import Any
@@ -96,6 +97,9 @@ def test_people_are_told_what_to_do_next(place: Place, state: str) -> None:
     elif state == "dead":
         place.kill()
     out = place.mountctl("status").out
+    assert (re.search(r"caches +contents \d+ of \d+ hits, sessions \d+ of \d+ hits\n", out) is not None) == (
+        state == "ok"
+    )
     expected = {"ok": str(place.store), "stopped": f"kill -CONT {daemon}", "dead": f"mountctl mount {place.mountpoint}"}
     assert f"{place.mountpoint}  {state}" in out and expected[state] in out
 

@@ -16,6 +16,7 @@ from ctxfs.inodes import Kind, Node, inode_of
 from ctxfs.kernel_cache import KernelCache, Watcher
 from ctxfs.loop import Loop
 from ctxfs.privacy import Access
+from ctxfs.statistics import CacheCounts
 from ctxfs.subjects import Subjects
 from ctxfs.users import Users
 
@@ -56,7 +57,7 @@ class World:
     def __init__(self) -> None:
         self.store = MemoryStore()
         self.users = Users(Loop(), lambda uid: uid)
-        self.subjects = Subjects(self.store, self.users, Access(0, 0, shared=True), 1)
+        self.subjects = Subjects(self.store, self.users, Access(0, 0, shared=True), 1, CacheCounts())
         self.cache = KernelCache(self.subjects)
         self.store.add_space("home/1001", 1001, 1001, 0o700)
         self.owner = self.store.add_owner("home/1001", "agent", "coder", 1001, 1001).id

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxfs.renderings import ENTRY, Renderings
+from ctxfs.statistics import CacheCounts
 
 LIMIT = 10_000
 
@@ -14,7 +15,8 @@ class Files:
     """Files by inode, all with that many bytes; ``rendered`` says how often each was computed."""
 
     def __init__(self, **sizes: int) -> None:
-        self.renderings = Renderings(LIMIT)
+        self.counts = CacheCounts()
+        self.renderings = Renderings(self.counts, LIMIT)
         self.sizes = {int(name[1:]): size for name, size in sizes.items()}
         self.rendered: list[int] = []
 
@@ -33,6 +35,7 @@ def test_a_file_is_computed_once_while_its_mtime_stays() -> None:
     files = Files(i1=10)
     assert [files.read(1), files.read(1), files.read(1, 2), files.read(1, 2)] == [b"\1" * 10] * 2 + [b"\2" * 10] * 2
     assert files.rendered == [1, 1]
+    assert files.counts == CacheCounts(hits=2, misses=2)
     assert len(files.renderings) == 10 + ENTRY
 
 
@@ -49,6 +52,7 @@ def test_one_above_the_limit_is_kept_while_it_is_open_whatever_is_read_beside_it
     for inode in (1, 2, 1, 3, 1, 2, 1):
         files.read(inode)
     assert files.rendered.count(1) == 1
+    assert files.counts == CacheCounts(hits=3, misses=4)
     files.renderings.closed(2)
     assert len(files.renderings) == 20_000 + 6000 + 2 * ENTRY
     files.renderings.closed(1)

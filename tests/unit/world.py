@@ -61,11 +61,12 @@ class World:
         self.loop = Loop()
         self.store: Store = store or MemoryStore()
         users = Users(self.loop, lambda uid: uid)
-        subjects = Subjects(self.store, users, Access(0, 0, shared=True), time.time_ns())
+        self.statistics = Statistics()
+        root = Access(0, 0, shared=True)
+        subjects = Subjects(self.store, users, root, time.time_ns(), self.statistics.sessions)
         kernel = KernelCache(subjects)
         health = DiskHealth(lambda: None)
         budget = Budget()
-        self.statistics = Statistics()
         commits = Commits(self.loop, self.store, health, self.statistics, kernel.appended)
         self.core = Core(
             store=self.store,

@@ -63,7 +63,7 @@ complete -c mountctl -n '_shtab_mountctl_using mount' -l store -xka "(__fish_com
 complete -c mountctl -n '_shtab_mountctl_using mount' -l format -xka "sqlite jsonl" -d 'default: what the store is, sqlite for a new one'
 complete -c mountctl -n '_shtab_mountctl_using mount' -s o -x -d 'ro, noexec, noatime, sync … as mount(8) has them'
 complete -c mountctl -n '_shtab_mountctl_using mount' -l log-level -xka "debug info warning error" -d 'default: info'
-complete -c mountctl -n '_shtab_mountctl_using mount' -l metrics -xka "(__fish_complete_path (commandline -ct))" -d 'write figures to this file, as Prometheus text'
+complete -c mountctl -n '_shtab_mountctl_using mount' -l metrics -xka "(__fish_complete_path (commandline -ct))" -d 'figures as Prometheus text: a file, or a socket (*.sock)'
 complete -c mountctl -n '_shtab_mountctl_using mount' -s f -l foreground -d 'stay in the foreground, log to stderr'
 complete -c mountctl -n '_shtab_mountctl_using mount; and test $_shtab_mountctl_npos -eq 0' -ka "(__fish_complete_directories)" -d 'default: /ctx, as a user ~/ctx'
 complete -c mountctl -n '_shtab_mountctl_using; and test $_shtab_mountctl_npos -eq 0' -a umount -d 'sync, unmount and end the daemon'
