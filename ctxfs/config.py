@@ -148,7 +148,7 @@ def _from_file(file: Path) -> dict[str, Value]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: {error}") from error
+        raise ConfigError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -2,11 +2,11 @@
 
 import argparse
 import contextlib
-import errno
 import json
 import os
 import pwd
 import shlex
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -16,9 +16,11 @@ from ctxfs.agents.cwd import find_executable
 from ctxfs.agents.launch import Identity, View
 from ctxfs.agents.mount_table import MODES, parse_table
 from ctxfs.agents.settings import Settings
+from ctxfs.agents.values import check_value
 from ctxfs.agents.views import build
 from ctxfs.config import load
-from mountctl.cli import USAGE, Failure
+from mountctl.cli import ERROR, USAGE, Failure
+from mountctl.text import escaped
 
 ADAPTERS = ("cosh",)
 VALUES = ("root", "cwd", "mount", "model", "owner", "meta.json", "exec")
@@ -119,9 +121,9 @@ def _argv(text: str) -> list[str]:
         argv = json.loads(text) if text.lstrip().startswith("[") else shlex.split(text)
     except ValueError as error:
         raise Failure(f"--exec: {error}", USAGE) from None
-    if not argv or not all(isinstance(word, str) and word and "\0" not in word for word in argv[:1]):
+    if not argv or not argv[0] or not all(isinstance(word, str) for word in argv):
         raise Failure("--exec is a JSON array of strings, or words as in a shell", USAGE)
-    return [str(word) for word in argv]
+    return list(argv)
 
 
 def _uid(text: str) -> str:
@@ -147,7 +149,12 @@ def _meta(definition: Definition, adapter: str | None) -> str | None:
 
 
 def _check(definition: Definition, values: Mapping[str, str]) -> None:
-    """Refuses what cannot run: the executable is looked for where the agent would find it."""
+    """Refuses what the mount would, and what cannot run: the executable is looked for where the agent would find it."""
+    for name, text in values.items():
+        try:
+            check_value(name, text)
+        except InvalidValue as error:
+            raise Failure(f"--{name} {text!r}: {error}", USAGE if name == "mount" else ERROR) from None
 
     def value(name: str) -> str:
         return values.get(name, definition.read(name))
@@ -155,34 +162,36 @@ def _check(definition: Definition, values: Mapping[str, str]) -> None:
     root, argv = value("root"), json.loads(value("exec") or "[]")
     if root and not os.path.isdir(root):
         raise Failure(f"--root: no directory {root!r}")
-    try:
-        rows = tuple(parse_table(value("mount")))
-    except InvalidValue as error:
-        raise Failure(f"--mount: {error}", USAGE) from None
+    rows = tuple(parse_table(value("mount")))
     # Whose root is each user's own is looked at without one; what users put there is usually the host's as well.
     views = [View(root or None, definition.mountpoint, rows), *([] if root else [View(_HOST, definition.mountpoint)])]
     failures = [_failure(view, value("cwd") or "/", argv[0]) for view in views] if argv else []
     if failures and all(failures):
-        where = root or "its view, nor on the host"
-        raise Failure(
-            f"no executable {argv[0]!r} in {where}: {os.strerror(failures[0])}; --root and --mount say what it sees"
-        )
+        raise Failure(f"{failures[0]}: --root and --mount say what it sees")
+    if len(failures) > 1 and failures[0]:
+        note = f"each user's own root has to hold {argv[0]!r}, which this host has; `--root /` lets it see the host"
+        print(f"mountctl: {escaped(note)}", file=sys.stderr)
 
 
-def _failure(view: View, cwd: str, name: str) -> int:
-    """Why an executable is not one in that view, as an errno; 0 if it is. In a child, as a view is a process's own."""
+def _failure(view: View, cwd: str, name: str) -> str:
+    """Why an executable cannot run in that view, empty if it can. In a child, as a view is a process's own."""
+    reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
-        number = errno.EIO
+        reason = "it cannot be looked for"
         try:
             built = build(view, Identity(os.geteuid(), os.getegid()), "/")
             find_executable(built.root, cwd, name, Settings().path)
-            number = 0
+            reason = ""
         except OSError as error:
-            number = error.errno or errno.EIO
+            reason = error.strerror or str(error)
         finally:
-            os._exit(number)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            os.write(writer, reason.encode())
+            os._exit(0)
+    os.close(writer)
+    os.waitpid(pid, 0)
+    with os.fdopen(reader, "rb") as pipe:
+        return pipe.read().decode()
 
 
 def definitions(mountpoint: str) -> Iterator[tuple[str, Definition]]:

@@ -125,7 +125,8 @@ def _call(words: list[str], module: ModuleType, arguments: list[str]) -> int:
     quick = getattr(module, "quick", None)
     if quick is not None and (code := quick(arguments)) is not None:
         return int(code)
-    parsed = parser_of(words, module).parse_args(arguments)
+    # Intermixed: options stand anywhere, also before an argument that may be left out.
+    parsed = parser_of(words, module).parse_intermixed_args(arguments)
     return int(module.run(parsed))
 
 

@@ -8,14 +8,16 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any, NamedTuple
 
 from backend.lines import text_of
+from backend.names import is_agent_name, is_model_name
 from backend.strict_json import compact
+from ctxfs.agents.requests import MAX_INPUT
 from mountctl import ctx_socket, places
-from mountctl.cli import ERROR, INTERRUPTED, OK, USAGE, Failure
+from mountctl.cli import INTERRUPTED, OK, USAGE, Failure
 from mountctl.ctx_socket import CtxSocket, accepted
 from mountctl.text import escaped, is_terminal, styled
 
@@ -24,10 +26,11 @@ _DIM = "2"
 
 
 class Conversation(NamedTuple):
-    """Whom to talk with, and in which session; ``fields`` say that in a request."""
+    """Whom to talk with, and in which session; ``fields`` say that in a request. ``logs``: where its stderr is kept."""
 
     socket: str
     fields: dict[str, Any]
+    logs: str
 
     @contextlib.contextmanager
     def connected(self) -> Iterator[CtxSocket]:
@@ -51,16 +54,17 @@ class Conversation(NamedTuple):
 def conversation(arguments: argparse.Namespace, scope: str | None = None) -> Conversation:
     """What the options of a command say (``Failure``)."""
     kind, _, name = arguments.agent.rpartition(":")
-    if kind and "/" not in name:
+    if kind == "model" and "/" not in name:
         raise Failure("only a model of a provider has a socket: model:PROVIDER/MODEL", USAGE)
+    if not (is_agent_name(name) if not kind else kind == "model" and is_model_name(name)):
+        raise Failure(f"{arguments.agent!r} is not a name of an agent", USAGE)
     scope = scope or ("private" if arguments.space is None else "shared")
     fields: dict[str, Any] = {"scope": scope}
     if arguments.space is not None:
         fields["space"] = arguments.space
     # What a temp session is called matters to nobody, and where it is not there is nothing to look up.
     fields["session"] = arguments.session or ("default" if scope == "temp" else _current(arguments))
-    places.definition(arguments.agent)  # judges the name
-    return Conversation(f"{kind or 'agent'}/{name}", fields)
+    return Conversation(f"{kind or 'agent'}/{name}", fields, f"{places.owner(arguments.agent, None)}/log")
 
 
 def _current(arguments: argparse.Namespace) -> str:
@@ -72,11 +76,40 @@ def new_id() -> str:
     return f"ctx-{os.urandom(16).hex()}"
 
 
+def message(raw: bytes) -> str:
+    """What was read or typed, as a message (``Failure``: it can be none)."""
+    if len(raw) > MAX_INPUT:
+        raise Failure("a message has at most 256 KiB: put the rest into a file that the agent sees")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise Failure(f"a message is UTF-8, and byte {error.start} of this one is not") from None
+
+
 def send(conversation: Conversation, connection: CtxSocket, request: dict[str, Any]) -> int:
     """Sends, prints the reply as it comes, and returns the exit code."""
     with _cancels(conversation, request["id"]):
         connection.send({"op": "send", "client": "ctx", **conversation.fields, **request})
-        return _Reply().print(connection)
+        return _Reply(conversation.logs).print(_answer(conversation, connection))
+
+
+def _answer(conversation: Conversation, connection: CtxSocket) -> Iterator[dict[str, Any]]:
+    """The frames that answer a send, to its done; of one that had ended before, those that were recorded."""
+    frame = connection.receive_frame()
+    if frame.get("type") == "done" and "run" in frame:
+        yield from _recorded(conversation, frame["run"])
+    while frame.get("type") != "done":
+        yield frame
+        frame = connection.receive_frame()
+    yield frame
+
+
+def _recorded(conversation: Conversation, run: str) -> Iterator[dict[str, Any]]:
+    with conversation.connected() as other:
+        other.send({"op": "resume", "after": run, **conversation.fields})
+        while (frame := other.receive_frame()).get("type") not in ("done", "end"):
+            if frame.get("run") == run or "run" not in frame:
+                yield frame
 
 
 @contextlib.contextmanager
@@ -99,14 +132,15 @@ def _cancels(conversation: Conversation, id: str) -> Iterator[None]:
 class _Reply:
     """Prints what an agent says: its text to stdout; what it does, and why it failed, to stderr."""
 
-    def __init__(self) -> None:
+    def __init__(self, logs: str) -> None:
+        self._logs = logs
         self._streamed = ""
         self._ended_line = True
         self._failure: dict[str, Any] | None = None
 
-    def print(self, connection: CtxSocket) -> int:
-        while True:
-            frame = connection.receive_frame()
+    def print(self, frames: Iterable[dict[str, Any]]) -> int:
+        status = ""
+        for frame in frames:
             match frame:
                 case {"type": "delta", "text": str(text)}:
                     self._streamed += text
@@ -121,9 +155,9 @@ class _Reply:
                     self._failure = frame
                 case {"type": "done", "status": str(status)}:
                     self._end_line()
-                    return self._code(status)
             if self._failure is not frame:
                 accepted(frame)
+        return self._code(status)
 
     def _message(self, frame: dict[str, Any]) -> None:
         text = text_of(compact(frame))
@@ -150,7 +184,7 @@ class _Reply:
         if status == "cancelled":
             print("ctx: cancelled", file=sys.stderr)
             return INTERRUPTED
-        if self._failure is not None:
-            accepted(self._failure)
-        # A retry of a run that failed is told its end, not its reason.
-        raise Failure("the run failed: `ctx agent log` says why", ERROR)
+        failure = self._failure or {}
+        said = f"{self._logs}/{failure.get('run')}.log"
+        more = f" (its stderr: {said})" if os.path.isfile(said) else ""
+        raise Failure(f"{failure.get('message', 'the run failed: `ctx agent log` says why')}{more}")

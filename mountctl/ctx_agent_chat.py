@@ -1,10 +1,11 @@
 """``ctx agent chat``: a message a line, each a send of its own (spec 4.2)."""
 
 import argparse
+import os
 import sys
 
 from mountctl.cli import ERROR, OK, Failure, complain
-from mountctl.conversing import conversation, new_id, send
+from mountctl.conversing import conversation, message, new_id, send
 from mountctl.session_options import add_session
 
 DESCRIPTION = """Sends each line that is typed, and prints the reply before the next. Ctrl-C cancels a reply, Ctrl-D
@@ -20,23 +21,22 @@ def run(arguments: argparse.Namespace) -> int:
     failed = False
     with where.connected() as connection:
         while line := _line():
-            text = line.removesuffix("\n")
-            if not text.strip():
+            if not (raw := line.removesuffix(b"\n")).strip():
                 continue
             try:
-                failed |= send(where, connection, {"id": new_id(), "input": text}) != OK
+                failed |= send(where, connection, {"id": new_id(), "input": message(raw)}) != OK
             except Failure as failure:
                 complain("ctx", str(failure), failure.exit_code)
                 failed = True
     return ERROR if failed and not sys.stdin.isatty() else OK
 
 
-def _line() -> str:
+def _line() -> bytes:
     """The next line, with its newline; empty at the end."""
     if not sys.stdin.isatty():
-        return sys.stdin.readline()
+        return sys.stdin.buffer.readline()
     try:
-        return input("> ") + "\n"
+        return os.fsencode(input("> ")) + b"\n"
     except EOFError:
         print()
-        return ""
+        return b""

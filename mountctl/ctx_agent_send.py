@@ -1,9 +1,10 @@
 """``ctx agent send``: one message to an agent, and its reply as it comes (spec 4.2, 3.2)."""
 
 import argparse
+import os
 import sys
 
-from mountctl.conversing import SCOPES, conversation, new_id, send
+from mountctl.conversing import SCOPES, conversation, message, new_id, send
 from mountctl.session_options import add_session
 
 DESCRIPTION = """Sends a message to an agent and prints its reply as it comes. The first Ctrl-C cancels the run, the
@@ -21,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     where = conversation(arguments, arguments.scope)
-    text = sys.stdin.read().removesuffix("\n") if arguments.text == "-" else arguments.text
-    request = {"id": arguments.id or new_id(), "input": text, "queue": arguments.queue}
+    raw = sys.stdin.buffer.read().removesuffix(b"\n") if arguments.text == "-" else os.fsencode(arguments.text)
+    request = {"id": arguments.id or new_id(), "input": message(raw), "queue": arguments.queue}
     if arguments.cwd is not None:
         request["cwd"] = arguments.cwd
     with where.connected() as connection:

@@ -29,7 +29,7 @@ def resolve_cwd(root: int, cwd: str, *, on_host: bool) -> int:
         descriptor = open_in_view(root, cwd, os.O_PATH | os.O_DIRECTORY)
     except OSError as error:
         if error.errno not in _LEADS_NOWHERE:
-            raise
+            raise OSError(error.errno, f"cwd {cwd!r}: {error.strerror}") from None
         if on_host:
             raise PermissionError(errno.EACCES, f"cwd {cwd!r} is outside of the agent's view") from None
         raise FileNotFoundError(errno.ENOENT, f"no directory {cwd!r} in the agent's view") from None

@@ -197,9 +197,14 @@ class Runs:
     def _is_busy(self, key: Key) -> bool:
         return key in self._live or bool(self._queues.get(key))
 
+    def _busy(self, key: Key) -> BlockingIOError:
+        run = self._live.get(key)
+        active = "another send" if run is None else f"run {run.id}"
+        return BlockingIOError(errno.EAGAIN, f"{active} is active in this session: wait for it, cancel it, or queue")
+
     async def _enqueue(self, ask: Ask) -> Waiting:
         if not ask.request.queue or len(self._queues.get(ask.key, ())) >= MAX_QUEUED:
-            raise BlockingIOError(errno.EAGAIN, "a run is active in this session: wait for it, cancel it, or queue")
+            raise self._busy(ask.key)
         agent = await self._prepare(ask, "")
         if agent is not None:
             await agent.aclose()

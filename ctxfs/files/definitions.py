@@ -3,14 +3,10 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from backend.errors import InvalidValue, Missing, ValueTooBig
 from backend.line_rules import MAX_META
-from backend.names import is_model_name, is_stable_path, is_uid
 from backend.rows import OwnerKind
-from backend.strict_json import strict_document
-from ctxfs.agents.mount_table import parse_table
+from ctxfs.agents.values import check_value
 from ctxfs.files.directories import Caller, Found
 from ctxfs.files.providers import model_removed, provider_directories
 from ctxfs.files.values import MAX_VALUE, Value, parses_as_json
@@ -129,8 +125,10 @@ def value(kind: Kind) -> Value:
     async def put(core: "Core", number: int, content: bytes, uid: int) -> None:
         check_admin(core.mounter, uid)
         text = _decoded(content)
-        if text and not _CHECKS[kind](text):
-            raise InvalidValue(f"{FILES[kind]}: {_WANTED[kind]}")
+        try:
+            check_value(FILES[kind], text)
+        except InvalidValue as error:
+            raise InvalidValue(f"{FILES[kind]}: {error}") from None
         core.store.set_definition_value(number, FILES[kind], f"{text}\n".encode() if text else b"")
         core.kernel.attributes_changed(inode_of(Node(kind, number)))
         await core.definitions.followed()
@@ -148,47 +146,3 @@ def _decoded(content: bytes) -> str:
         return content.decode().removesuffix("\n")
     except UnicodeDecodeError:
         raise InvalidValue("a value is UTF-8") from None
-
-
-def _is_argv(text: str) -> bool:
-    try:
-        argv = msgspec.json.decode(text.encode(), type=list[str])
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return False
-    return bool(argv) and all("\0" not in part for part in argv)
-
-
-def _is_object(text: str) -> bool:
-    try:
-        strict_document(text.encode())
-    except InvalidValue:
-        return False
-    return True
-
-
-def _is_mount_table(text: str) -> bool:
-    try:
-        parse_table(text)
-    except InvalidValue:
-        return False
-    return True
-
-
-_CHECKS = {
-    Kind.DEFINITION_OWNER: is_uid,
-    Kind.DEFINITION_EXEC: _is_argv,
-    Kind.DEFINITION_ROOT: is_stable_path,
-    Kind.DEFINITION_CWD: is_stable_path,
-    Kind.DEFINITION_MOUNT: _is_mount_table,
-    Kind.DEFINITION_MODEL: is_model_name,
-    Kind.DEFINITION_META: _is_object,
-}
-_WANTED = {
-    Kind.DEFINITION_OWNER: "a uid",
-    Kind.DEFINITION_EXEC: "one argv, a JSON array of strings",
-    Kind.DEFINITION_ROOT: "a stable path (spec 1.6)",
-    Kind.DEFINITION_CWD: "a stable path (spec 1.6)",
-    Kind.DEFINITION_MOUNT: "lines of source TAB target TAB ro|rw TAB options",
-    Kind.DEFINITION_MODEL: "a model's name",
-    Kind.DEFINITION_META: "one JSON object",
-}

@@ -142,6 +142,12 @@ REFUSED: dict[str, tuple[list[str], int]] = {
     "a mount on the root": (["--exec", "/bin/sh", "--mount", "/usr:/:ro"], 2),
     "an unknown user": (["--exec", "/bin/sh", "--owner", "no-such-user"], 1),
     "a cwd that is none": (["--exec", "/bin/sh", "--cwd", "a/b"], 1),
+    "a relative cwd": (["--exec", "/bin/sh", "--root", "/", "--cwd", "tmp"], 1),
+    "a relative root": (["--exec", "/bin/sh", "--root", "."], 1),
+    "a uid that is none": (["--exec", "/bin/sh", "--root", "/", "--owner", "99999999999"], 1),
+    "a model that is none": (["--exec", "/bin/sh", "--root", "/", "--model", "a/b/c"], 1),
+    "a number in an argv": (["--exec", '["/bin/sh", 1]', "--root", "/"], 2),
+    "a mount of what is missing": (["--exec", "/bin/sh", "--root", "/", "--mount", "/nowhere:/x:ro"], 1),
     "an unknown adapter": (["--exec", "/bin/sh", "--adapter", "other"], 2),
     "no executable": ([], 2),
 }
@@ -153,7 +159,25 @@ def test_what_cannot_be_an_agent_is_refused_and_leaves_nothing(mount: RunningMou
     ran = run(mount, "agent", "add", "bad", *(argument.replace("{root}", str(root)) for argument in arguments))
     assert (ran.code, ran.out) == (code, "")
     assert ran.err.startswith("mountctl: ")
+    assert "--" in ran.err, "an option says what is wrong"
+    assert "Invalid argument" not in ran.err
     assert not (mount.path / "agent/bad.d").exists()
+
+
+@pytest.mark.parametrize(("option", "bad"), [("--cwd", "tmp"), ("--owner", "99999999999"), ("--model", "a/b/c")])
+def test_a_change_is_made_whole_or_not_at_all(mount: RunningMount, option: str, bad: str) -> None:
+    definition = mount.path / "agent/changed.d"
+    if not definition.exists():
+        assert run(mount, "agent", "add", "changed", "--exec", "/bin/sh", "--root", "/").code == 0
+    before = {file.name: file.read_text() for file in definition.iterdir()}
+    assert run(mount, "agent", "set", "changed", "--root", "/usr", "--exec", "/bin/env", option, bad).code == 1
+    assert {file.name: file.read_text() for file in definition.iterdir()} == before
+
+
+def test_who_defines_what_only_the_host_has_is_told_that_users_have_to_have_it_too(mount: RunningMount) -> None:
+    ran = run(mount, "agent", "add", "hosts", "--exec", "/bin/sh -c true")
+    assert (ran.code, ran.out) == (0, "")
+    assert "--root /" in ran.err
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ctxfs.agents.requests import MAX_INPUT
 from tests.commands.running import Ran, ctx
 from tests.mounting import PROJECT, RunningMount, running_mount, wait_until
 from tests.people import ROOT
@@ -62,11 +63,12 @@ def test_it_goes_to_the_current_session_unless_told(workshop: Workshop) -> None:
     assert not roots(bot).exists()
 
 
-def test_a_retry_is_not_run_again(workshop: Workshop) -> None:
+def test_a_retry_is_not_run_again_and_shows_what_is_recorded(workshop: Workshop) -> None:
     bot = workshop.bot("echo run >> /tmp/count-$CTX_AGENT\n" + SAYS_HI)
-    for expected in ("hi\n", ""):
-        assert run(workshop.mount, "send", bot.name, "x", "--id", "c1") == (0, expected, "")
-    assert (workshop.root / f"tmp/count-{bot.name}").read_text() == "run\n"
+    for _ in range(2):
+        assert run(workshop.mount, "send", bot.name, "x", "--id", "c1") == (0, "hi\n", "")
+        run(workshop.mount, "send", bot.name, "another")
+    assert (workshop.root / f"tmp/count-{bot.name}").read_text() == "run\n" * 3
     refused = run(workshop.mount, "send", bot.name, "y", "--id", "c1")
     assert (refused.code, refused.out) == (1, "")
     assert refused.err.startswith("ctx: this id was used")
@@ -106,6 +108,51 @@ def test_what_fails_says_why(workshop: Workshop, what: str) -> None:
 def test_a_run_that_fails_is_a_failure(workshop: Workshop) -> None:
     bot = workshop.bot('echo \'{"type":"delta","text":"so far"}\'\nexit 3\n')
     assert run(workshop.mount, "send", bot.name, "x") == (1, "so far\n", "ctx: the agent exited with status 3\n")
+
+
+def test_a_failed_run_names_the_file_with_its_stderr_and_a_retry_says_it_again(workshop: Workshop) -> None:
+    bot = workshop.bot("echo 'no such luck' >&2\nexit 3\n")
+    ran = run(workshop.mount, "send", bot.name, "x", "--id", "c1")
+    assert run(workshop.mount, "send", bot.name, "x", "--id", "c1") == ran
+    assert (ran.code, ran.out) == (1, "")
+    said = ran.err.removeprefix("ctx: the agent exited with status 3 (its stderr: ").removesuffix(")\n")
+    assert Path(said).read_text() == "no such luck\n"
+
+
+@pytest.mark.parametrize("options", [["--id", "{id}"], ["-s", "{id}", "--queue"], ["--scope", "temp"]])
+@pytest.mark.parametrize("text", ["hello", "-5 degrees", "-"])
+def test_options_may_stand_before_the_message(workshop: Workshop, options: list[str], text: str) -> None:
+    known = [option.format(id=f"before{len(text)}") for option in options]
+    ran = run(workshop.mount, "send", "echo", *known, text, stdin="hello")
+    assert ran == (0, "hello\n" if text == "-" else f"{text}\n", "")
+
+
+NO_MESSAGES = {
+    "bytes that are no text": (b"good until \xff here", "UTF-8"),
+    "half a character": ("ü".encode()[:1], "UTF-8"),
+    "more than 256 KiB": (b"x" * (MAX_INPUT + 1), "256 KiB"),
+    "more than a frame": (b"x" * (1 << 21), "256 KiB"),
+    "a NUL": (b"a\0b", "NUL"),
+}
+
+
+@pytest.mark.parametrize("what", NO_MESSAGES)
+@pytest.mark.parametrize("command", ["send", "chat"])
+def test_what_is_no_message_is_refused_by_what_is_wrong_with_it(workshop: Workshop, command: str, what: str) -> None:
+    raw, said = NO_MESSAGES[what]
+    done = subprocess.run(
+        [sys.executable, "-m", "mountctl.ctx", "agent", command, "echo", "-s", "none"],
+        input=raw,
+        capture_output=True,
+        cwd=PROJECT,
+        env=workshop.mount.environment,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.startswith(b"ctx: ")
+    assert said.encode() in done.stderr
+    assert done.stderr.count(b"\n") == 1
+    assert not (workshop.mount.path / "home/0/agent/echo/session/none").exists()
 
 
 def started(bot: Bot, *arguments: str) -> "subprocess.Popen[str]":
@@ -196,17 +243,36 @@ def test_a_model_is_talked_to_as_an_agent_is(workshop: Workshop) -> None:
     assert run(workshop.mount, "send", f"model:acme/{model.name}", "x") == (0, "hi\n", "")
 
 
-def test_the_wrapper_of_the_docs_is_an_agent(workshop: Workshop) -> None:
-    """The example works as it stands, but for where its interpreter is."""
+WRAPPED: dict[str, tuple[list[str], str, str]] = {
+    "counts words": (["wc", "-w"], "how many words are these", "5\n"),
+    "says all of a long message": (["cat"], "0123456789" * 20_000, "0123456789" * 20_000 + "\n"),
+    "does not read it": (["echo", "hi"], "x" * 200_000, "hi\n"),
+    "prints what is no text": (
+        ["printf", "a\\0b\\377c"],
+        "x",
+        "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c\n",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def wrapper(workshop: Workshop) -> str:
+    """The example of the docs as it stands, but for where its interpreter is."""
     source = (PROJECT / "docs/agents.md").read_text().split("```python\n", 1)[1].split("```", 1)[0]
-    wrapper = workshop.mount.base / "wrap"
-    wrapper.write_text(source.replace("/usr/bin/env python3", sys.executable))
-    wrapper.chmod(0o755)
-    bot = Bot(workshop.mount, workshop.root, "wrapped")
+    file = workshop.mount.base / "wrap"
+    file.write_text(source.replace("/usr/bin/env python3", sys.executable))
+    file.chmod(0o755)
+    return str(file)
+
+
+@pytest.mark.parametrize("what", WRAPPED)
+def test_the_wrapper_of_the_docs_makes_an_agent_of_a_program_that(workshop: Workshop, wrapper: str, what: str) -> None:
+    argv, message, reply = WRAPPED[what]
+    bot = Bot(workshop.mount, workshop.root, f"wrapped-{what.replace(' ', '-')}")
     bot.definition.mkdir()
-    bot.define(root="/", exec=json.dumps([str(wrapper), "wc", "-w"]))
-    assert run(workshop.mount, "send", "wrapped", "how many words are these") == (0, "5\n", "")
-    assert bot.send("x", person=ROOT)[-1]["status"] == "ok"
+    bot.define(root="/", exec=json.dumps([wrapper, *argv]))
+    assert run(workshop.mount, "send", bot.name, stdin=message) == (0, reply, "")
+    assert bot.send(message, person=ROOT)[-1]["status"] == "ok"
 
 
 def test_without_a_mount_it_says_so() -> None:
