@@ -3,8 +3,10 @@
 import argparse
 import json
 import os
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from backend.checkpoints.errors import CheckpointError, DaemonTimeout
 from backend.names import child_name
 from ctxfs.checkpoints.client import CheckpointClient
 from mountctl import places
@@ -21,7 +23,7 @@ checkpointed first."""
 
 
 class Rewound(NamedTuple):
-    """The snapshot that the files are now, and the one of what they were; None where files were left alone."""
+    """The snapshot that the files become, and the one of what they were; None where files are left alone."""
 
     restored: str | None = None
     saved: str | None = None
@@ -41,11 +43,12 @@ def run(arguments: argparse.Namespace) -> int:
     entries = int(attribute(directory, "n") or 0)
     if arguments.at > entries:
         raise Failure(f"{session} has {entries} entries, --at {arguments.at} is beyond them")
-    rewound = (
-        ask(arguments, lambda client: _rewind_files(client, arguments, directory)) if arguments.files else Rewound()
-    )
+    workspace = workspace_of(arguments.agent, directory) if arguments.files else None
+    rewound = Rewound() if workspace is None else ask(arguments, _preparing(arguments, directory, workspace))
     name = child_name(session, os.urandom(4).hex())
     os.setxattr(directory, "user.ctx.branch", f"{name} {arguments.at}".encode())
+    if workspace is not None and rewound.restored is not None:
+        _take_files_back(arguments, workspace, rewound.restored, f"{sessions}/{name}")
     if arguments.json:
         print(json.dumps({"session": name, "restored": rewound.restored, "saved": rewound.saved}))
     else:
@@ -53,9 +56,25 @@ def run(arguments: argparse.Namespace) -> int:
     return OK
 
 
-async def _rewind_files(client: CheckpointClient, arguments: argparse.Namespace, directory: str) -> Rewound:
-    workspace = workspace_of(arguments.agent, directory)
-    target = await newest(client, directory, workspace, arguments.at)
-    saved = await take(client, arguments.agent, directory, workspace, f"before a rewind to entry {arguments.at}")
-    await client.rollback(workspace, target)
-    return Rewound(target, saved)
+def _preparing(
+    arguments: argparse.Namespace, directory: str, workspace: str
+) -> Callable[[CheckpointClient], Awaitable[Rewound]]:
+    """Finds the checkpoint to go back to, and takes one of what is there now."""
+
+    async def prepare(client: CheckpointClient) -> Rewound:
+        target = await newest(client, directory, workspace, arguments.at)
+        message = f"before a rewind to entry {arguments.at}"
+        return Rewound(target, await take(client, arguments.agent, directory, workspace, message))
+
+    return prepare
+
+
+def _take_files_back(arguments: argparse.Namespace, workspace: str, snapshot: str, branch: str) -> None:
+    """The last step: if it fails the new session goes again, and nothing has happened but a checkpoint."""
+    try:
+        ask(arguments, lambda client: client.rollback(workspace, snapshot))
+    except DaemonTimeout:
+        raise  # it may still be done
+    except CheckpointError:
+        os.setxattr(branch, "user.ctx.delete", os.path.basename(branch).encode())
+        raise

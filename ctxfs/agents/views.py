@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from backend.system_calls import RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, open_resolving
 from ctxfs.agents.cwd import is_on_host
+from ctxfs.agents.host_paths import CTX, context_is_attached, source_on_host
 from ctxfs.agents.identity import acting_as
 from ctxfs.agents.kernel_calls import (
     AT_RECURSIVE,
@@ -36,7 +37,6 @@ from ctxfs.agents.kernel_calls import (
 from ctxfs.agents.launch import Identity, View
 from ctxfs.agents.mount_table import MountRow
 
-CTX = "/ctx"
 DEVICES = ("null", "zero", "urandom")
 _ATTRIBUTES = {"noexec": MOUNT_ATTR_NOEXEC, "nosuid": MOUNT_ATTR_NOSUID, "nodev": MOUNT_ATTR_NODEV}
 
@@ -75,9 +75,9 @@ def build(view: View, identity: Identity, cwd: str) -> BuiltView:
         on_host = is_on_host(host_root, cwd)
     if not own_mounts:
         return BuiltView(host_root, view.mountpoint, True, on_host)
-    ctx = view.mountpoint if is_host and (view.mountpoint == CTX or not os.path.isdir(CTX)) else CTX
+    ctx = CTX if context_is_attached(view) else view.mountpoint
     attachments = [_row_attachment(row, view, identity) for row in view.rows]
-    if ctx != view.mountpoint or not is_host:
+    if context_is_attached(view):
         tree = clone_mount(os.fsencode(view.mountpoint), AT_RECURSIVE)
         attachments.insert(0, Attachment(tree, CTX, stat.S_IFDIR))
     devices = [clone_mount(f"/dev/{name}".encode(), 0) for name in DEVICES]
@@ -183,11 +183,8 @@ def _is_device(root: int, name: str) -> bool:
 
 
 def _row_attachment(row: MountRow, view: View, identity: Identity) -> Attachment:
-    source = row.source
-    if source == CTX or source.startswith(f"{CTX}/"):
-        source = view.mountpoint + source.removeprefix(CTX)
     with _explained(f"the mount of {row.source}"):
-        opened = _open_admins(source, os.O_PATH, identity)
+        opened = _open_admins(source_on_host(view, row.source), os.O_PATH, identity)
     recursive = AT_RECURSIVE if "rbind" in row.options else 0
     tree = clone_mount(b"", recursive, opened)
     kind = stat.S_IFMT(os.fstat(opened).st_mode)

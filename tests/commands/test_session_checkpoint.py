@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -128,15 +129,30 @@ def test_nothing_happens_where_it_cannot(working: Working, workspace: Path) -> N
     assert [name for name in os.listdir(working.agent.directory) if name not in ("index", "s")] == []
 
 
+def test_files_that_cannot_be_taken_back_leave_no_session(
+    working: Working, daemon: CheckpointDaemon, workspace: Path
+) -> None:
+    working.agent.say("s", "user", "one")
+    snapshot = working.answer("checkpoint")["id"]
+    (workspace / "file").write_text("now")
+    shutil.rmtree(daemon.state / "snapshots" / daemon.init(workspace) / snapshot)
+    failed = working.run("rewind", "--at", "1", "--files")
+    assert failed.code == 1 and failed.out == ""
+    assert (workspace / "file").read_text() == "now"
+    assert [name for name in os.listdir(working.agent.directory) if name not in ("index", "s")] == []
+
+
 def test_a_cwd_in_the_agents_view(working: Working, daemon: CheckpointDaemon, workspace: Path) -> None:
     (workspace / "below").mkdir()
     (workspace / "below/file").write_text("x")
+    (daemon.base / "link").symlink_to("/work")
     working.define("root", str(daemon.base))
     working.define("mount", f"{workspace}\t/work\trw\n{daemon.area}\t/all\tro")
     for cwd, found in (
         ("/work", workspace),
         ("/work/below", workspace / "below"),
         (f"/all/{workspace.name}/below", workspace / "below"),
+        ("/link/below", workspace / "below"),
     ):
         (working.agent.directory / "s/cwd").write_text(f"{cwd}\n")
         assert working.answer("checkpoint")["workspace"] == str(found)
