@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.sessions import Sessions
 from tests.contract.harness import Harness
 
 
@@ -20,3 +21,8 @@ def durable(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]
     harness = Harness(request.param, tmp_path)
     yield harness
     harness.store.close()
+
+
+@pytest.fixture
+def sessions(at: Harness) -> Sessions:
+    return Sessions(at.store, clock=at.clock)

@@ -81,6 +81,20 @@ def opened(path: Path, flags: int, mode: int = 0o600) -> Iterator[int]:
     os.close(descriptor)
 
 
+def target(session: Path, name: str) -> Path:
+    """A file of a session, or ``index/…`` beside it."""
+    return session.parent / name if name.startswith("index/") else session / name
+
+
+def save(path: Path, content: bytes, temporary: str = "tmp-save") -> None:
+    """A temporary beside the file, renamed onto it."""
+    beside = path.parent / temporary
+    with opened(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+        os.write(descriptor, content)
+        os.fsync(descriptor)
+    beside.rename(path)
+
+
 @contextlib.contextmanager
 def refused(number: int) -> Iterator[None]:
     """The body must fail with exactly this errno."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mount.acting import new_session
+from tests.mount.acting import message, new_session, write_once
 from tests.mount.scenery import PROMPT, Home, append, line, said
 from tests.mounting import RunningMount, running_mount
 
@@ -42,6 +42,19 @@ def ctx(module_mount: RunningMount) -> Path:
 def session(ctx: Path) -> Path:
     """A new, empty session of the caller's home."""
     return new_session(ctx)
+
+
+@pytest.fixture
+def log(session: Path) -> Path:
+    """messages.jsonl of a new session."""
+    return session / "messages.jsonl"
+
+
+@pytest.fixture
+def started(session: Path) -> Path:
+    """A session with one message, ``message("a")``."""
+    write_once(session / "messages.jsonl", message("a"))
+    return session
 
 
 @pytest.fixture

@@ -9,10 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxfs.budget import USER_LIMIT
-from tests.mount.acting import agent_directory, entries, message, new_session, opened, refused, write_once
-from tests.mount.scenery import SESSION_FILES
-from tests.people import ALICE, ROOT, Person
+from tests.mount.acting import agent_directory, entries, new_session, opened, refused, target, write_once
 
 UUID = "0f1e2d3c-4b5a-4697-8877-665544332211"
 META = '{"client":"test","scope":"private"}'
@@ -145,10 +142,6 @@ REFUSED = [
 ]
 
 
-def target(session: Path, name: str) -> Path:
-    return session.parent / name if name.startswith("index/") else session / name
-
-
 @pytest.mark.parametrize(("name", "text", "number"), REFUSED)
 def test_a_refused_value_fails_in_the_write_and_changes_nothing(
     session: Path, name: str, text: str, number: int
@@ -274,84 +267,6 @@ def test_a_value_cannot_be_taken_away(session: Path, name: str) -> None:
     assert path.read_bytes() == content
 
 
-# AGENTS.md and SKILLS.md.
-
-
-@pytest.mark.parametrize("name", ["AGENTS.md", "SKILLS.md"])
-def test_a_snapshot_takes_effect_at_flush(session: Path, name: str) -> None:
-    path = session / name
-    path.write_text("old\n")
-    with opened(path, os.O_WRONLY | os.O_TRUNC) as descriptor:
-        os.write(descriptor, b"new, ")
-        os.write(descriptor, b"longer\n")
-        assert path.read_text() == "old\n"
-        os.fsync(descriptor)
-        assert path.read_text() == "new, longer\n"
-    assert entries(session) == 0
-
-
-@pytest.mark.parametrize("name", ["AGENTS.md", "SKILLS.md"])
-def test_a_snapshot_is_made_replaced_and_removed(session: Path, name: str) -> None:
-    path = session / name
-    assert not path.exists()
-    path.touch()
-    assert path.read_text() == ""
-    path.write_text("one\n")
-    with path.open("a") as file:
-        file.write("two\n")
-    assert path.read_text() == "one\ntwo\n"
-    path.unlink()
-    assert not path.exists()
-    assert name not in os.listdir(session)
-
-
-def test_a_shell_redirection_never_shows_a_snapshot_empty(session: Path) -> None:
-    path = session / "AGENTS.md"
-    path.write_text("old\n")
-    subprocess.run(["sh", "-c", f"(cat {path}; echo new) > {session}/SKILLS.md"], check=True)
-    assert (session / "SKILLS.md").read_text() == "old\nnew\n"
-    subprocess.run(["sh", "-c", f"exec > {path}; cat {path} >&2"], check=True, stderr=subprocess.DEVNULL)
-    assert path.read_text() == "old\n"
-
-
-def test_a_snapshot_has_at_most_1_mib_and_is_utf_8(session: Path) -> None:
-    path = session / "AGENTS.md"
-    path.write_bytes(b"x" * (1 << 20))
-    with refused(errno.EFBIG):
-        path.write_bytes(b"y" * ((1 << 20) + 1))
-    with refused(errno.EFBIG):
-        os.truncate(path, 1 << 40)
-    with refused(errno.EINVAL):
-        path.write_bytes(b"\xff")
-    assert path.read_bytes() == b"x" * (1 << 20)
-
-
-def test_a_snapshot_whose_writer_ran_out_of_memory_replaces_nothing(session: Path) -> None:
-    path = session / "AGENTS.md"
-    path.write_text("old\n")
-    (session / ".filler").write_bytes(b"x" * (USER_LIMIT - (512 << 10)))
-    with opened(path, os.O_WRONLY | os.O_TRUNC) as descriptor:
-        os.write(descriptor, b"y" * (400 << 10))
-        with refused(errno.ENOSPC):
-            os.write(descriptor, b"y" * (400 << 10))
-    (session / ".filler").unlink()
-    assert path.read_text() == "old\n"
-
-
-def test_the_same_snapshot_is_no_change(session: Path) -> None:
-    path = session / "AGENTS.md"
-    path.write_text("same\n")
-    before = path.stat().st_mtime_ns
-    path.write_text("same\n")
-    assert path.stat().st_mtime_ns == before
-
-
-def test_a_refused_new_snapshot_leaves_none(session: Path) -> None:
-    with refused(errno.EINVAL):
-        (session / "AGENTS.md").write_bytes(b"\xff")
-    assert not (session / "AGENTS.md").exists()
-
-
 # index/.
 
 
@@ -398,111 +313,3 @@ def test_a_key_that_was_never_written_is_gone_when_it_is_closed(session: Path) -
         assert path.stat().st_size == 0
         assert path.read_bytes() == b""
     assert not path.exists()
-
-
-# Derived and archived files.
-
-DERIVED = ["latest.md", "created_at", "updated_at", "index/list", "index/by-cwd/*"]
-WRITING = [os.O_WRONLY, os.O_RDWR, os.O_WRONLY | os.O_APPEND, os.O_WRONLY | os.O_TRUNC, os.O_RDONLY | os.O_TRUNC]
-
-
-def derived(session: Path, name: str) -> Path:
-    path = target(session, name)
-    if path.name == "*":
-        (session / "cwd").write_text(f"/{session.name}\n")
-        return next(each for each in path.parent.iterdir() if each.read_text() == f"{session.name}\n")
-    return path
-
-
-@pytest.mark.parametrize("person", [ROOT, ALICE])
-@pytest.mark.parametrize("name", DERIVED)
-def test_a_derived_file_cannot_be_opened_for_writing(ctx: Path, person: Person, name: str) -> None:
-    session = new_session(ctx, person)
-    path = person.does(derived, session, name)
-    content = person.does(path.read_bytes)
-    for writer in (ROOT, person):
-        for flags in WRITING:
-            assert writer.outcome(os.open, path, flags) == "EACCES"
-        assert writer.outcome(os.open, path, os.O_WRONLY | os.O_CREAT) == "EACCES"
-        assert writer.outcome(os.truncate, path, 0) == "EACCES"
-        assert writer.outcome(os.unlink, path) == "EPERM"
-    assert person.does(path.read_bytes) == content
-
-
-def archived(session: Path) -> Path:
-    directory = session.parents[3] / "archived_sessions" / session.parents[1].name
-    directory.mkdir(exist_ok=True)
-    new_session(session.parents[5], agent=session.parents[1].name)
-    (session.parent / "index/current").write_text(f"{next_other(session)}\n")
-    session.rename(directory / session.name)
-    return directory / session.name
-
-
-def next_other(session: Path) -> str:
-    return next(name for name in os.listdir(session.parent) if name not in (session.name, "index"))
-
-
-ALL_FILES = (*SESSION_FILES, "AGENTS.md", "SKILLS.md")
-
-
-def test_archived_files_are_read_only(ctx: Path) -> None:
-    session = new_session(ctx)
-    for name in ("AGENTS.md", "SKILLS.md"):
-        (session / name).write_text("text\n")
-    where = archived(session)
-    for name in ALL_FILES:
-        for flags in WRITING:
-            with refused(errno.EROFS):
-                os.open(where / name, flags)
-        for change in (lambda path: os.truncate(path, 0), os.unlink, lambda path: os.rename(path, f"{path}~")):
-            with refused(errno.EROFS):
-                change(where / name)
-    with refused(errno.EROFS):
-        os.open(where / "temporary", os.O_WRONLY | os.O_CREAT)
-
-
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [
-        ("messages.jsonl", message()),
-        ("events.jsonl", b'{"type":"cwd","cwd":"/x"}\n'),
-        ("state", b"done\n"),
-        ("cwd", b"/x\n"),
-        ("meta.json", f"{META}\n".encode()),
-    ],
-)
-def test_a_handle_from_before_the_archiving_answers_erofs(ctx: Path, name: str, data: bytes) -> None:
-    session = new_session(ctx)
-    with opened(session / name, os.O_WRONLY | os.O_APPEND) as descriptor:
-        where = archived(session)
-        content = (where / name).read_bytes()
-        with refused(errno.EROFS):
-            os.write(descriptor, data)
-    assert (where / name).read_bytes() == content
-
-
-def test_a_snapshot_handle_from_before_the_archiving_answers_erofs(ctx: Path) -> None:
-    session = new_session(ctx)
-    (session / "AGENTS.md").write_text("old\n")
-    descriptor = os.open(session / "AGENTS.md", os.O_WRONLY)
-    where = archived(session)
-    with refused(errno.EROFS):
-        os.write(descriptor, b"new\n")
-        os.fsync(descriptor)
-    with refused(errno.EROFS):
-        os.close(descriptor)
-    assert (where / "AGENTS.md").read_text() == "old\n"
-
-
-def test_root_of_a_user_namespace_gets_the_same_refusals(ctx: Path) -> None:
-    session = new_session(ctx, ALICE)
-    root = Person(ALICE.uid, ALICE.gid, maps_to_root=True)
-    with_line = ("O_TRUNC", os.O_WRONLY | os.O_TRUNC)
-    root.does(write_once, session / "messages.jsonl", message())
-    assert root.outcome(os.open, session / "messages.jsonl", with_line[1]) == "EPERM"
-    assert root.outcome(write_once, session / "messages.jsonl", b"garbage\n") == "EINVAL"
-    assert root.outcome(write_once, session / "state", b"running\n") == "EINVAL"
-    assert root.outcome(os.open, session / "latest.md", os.O_WRONLY) == "EACCES"
-    assert root.outcome(os.unlink, session / "messages.jsonl") == "EPERM"
-    other = new_session(ctx, Person(4242, 4242))
-    assert root.outcome(os.listdir, other) == "EACCES"

@@ -154,3 +154,19 @@ def _read(store: JsonlStore, row: Session) -> None:
     store.snapshot(row.id, "AGENTS.md")
     for stream in ("messages", "events"):
         store.read_stream(row.id, stream, 0, 1 << 30)
+
+
+CD = event('{"type":"cwd","cwd":"/tmp"}')
+
+
+def made(root: Path) -> JsonlStore:
+    """A store with one session, ``default``."""
+    store = opened(root)
+    store.add_space(HOME, 1000, 1000, 0o700)
+    owner = store.add_owner(HOME, "agent", "coder", 1000, 1000)
+    store.create_session(owner.id, "default", 1000)
+    return store
+
+
+def raws(store: JsonlStore, row: Session) -> list[bytes]:
+    return [each.raw for each in store.rows(row.id)]

@@ -9,13 +9,13 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from backend.errors import UnprovableHistory
 from backend.jsonl import JsonlStore
 from backend.rows import Session
+from tests.unit.dying import KILLED, die_after_bytes, die_before_call, in_child
 from tests.unit.jsonl_tree import (
     HOME,
     SESSIONS,
@@ -31,8 +31,6 @@ from tests.unit.jsonl_tree import (
     write_session,
 )
 
-_KILLED = 9
-_CHANGING = ("pwrite", "ftruncate", "rename", "mkdir", "unlink", "utime", "rmdir")
 FIRST, SECOND = say("first"), event('{"type":"cwd","cwd":"/tmp"}')
 REQUEST = (say("Überraschung 🎉", "assistant"), event('{"type":"state","from":"idle","state":"done"}'), say("last"))
 
@@ -51,49 +49,6 @@ def root(tmp_path: Path) -> Iterator[Path]:
 def _no_wait_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process dies here, not a machine."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
-
-
-def in_child(work: Callable[[], object]) -> int:
-    """The exit code of a child that did ``work``."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-def die_after_bytes(count: int) -> None:
-    """From now on this process writes so many bytes, and is gone."""
-    real, left = os.pwrite, [count]
-
-    def write(descriptor: int, content: Any, offset: int) -> int:
-        if len(content) > left[0]:
-            real(descriptor, content[: left[0]], offset)
-            os._exit(_KILLED)
-        left[0] -= len(content)
-        return real(descriptor, content, offset)
-
-    os.pwrite = write
-
-
-def die_before_call(number: int) -> None:
-    """From now on this process changes something so many times, and is gone."""
-    left = [number]
-
-    def counted(real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **named: Any) -> Any:
-            if not left[0]:
-                os._exit(_KILLED)
-            left[0] -= 1
-            return real(*args, **named)
-
-        return call
-
-    for name in _CHANGING:
-        setattr(os, name, counted(getattr(os, name)))
 
 
 def made(root: Path) -> None:
@@ -223,7 +178,7 @@ def test_dying_between_any_two_steps_leaves_a_sound_store(
         shutil.rmtree(copy)
         if code == 0:
             break
-        assert code == _KILLED
+        assert code == KILLED
     assert code == 0 and number > 3
 
 
@@ -255,7 +210,7 @@ def test_the_small_files_follow_the_log_after_a_crash(root: Path) -> None:
         die_before_call(5)  # the sequence's reservation, the journal, both log files, the order
         append(store, row, *REQUEST)
 
-    assert in_child(work) == _KILLED
+    assert in_child(work) == KILLED
     store = opened(root)
     assert (session(store).n, session(store).state) == (5, "done")
     store.close()
@@ -399,7 +354,7 @@ def test_a_foreign_tree_dies_and_lives_as_well(root: Path) -> None:
         for _ in range(100):
             append(store, session(store), *REQUEST)
 
-    assert in_child(work) == _KILLED
+    assert in_child(work) == KILLED
     store = opened(root)
     assert session(store).fault is None
     assert session(store, "torn").fault
@@ -418,10 +373,10 @@ def test_a_session_that_was_not_moved_into_the_archive_in_time_keeps_its_id(root
         store = opened(root)
         row = session(store, "other")
         assert store.archive_directory(HOME, None, "coder")
-        os.rename = lambda *_: os._exit(_KILLED)
+        os.rename = lambda *_: os._exit(KILLED)
         store.archive_session(row.id, directory.id)
 
-    assert in_child(work) == _KILLED
+    assert in_child(work) == KILLED
     store = opened(root)
     assert store.archived_sessions(directory.id) == []
     assert session(store, "other").id == other.id

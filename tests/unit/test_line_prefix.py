@@ -14,11 +14,10 @@ from backend.lines import parse_line
 from backend.rows import Stream
 from backend.strict_json import MAX_DEPTH, MAX_LINE
 from tests.unit.test_line_entries import OBJECTS
+from tests.unit.test_line_json import JSON_ACCEPTED, JSON_REFUSED
 from tests.unit.test_lines import (
     EVENTS_ACCEPTED,
     EVENTS_REFUSED,
-    JSON_ACCEPTED,
-    JSON_REFUSED,
     MESSAGES_ACCEPTED,
     MESSAGES_REFUSED,
     dumped,

@@ -1,14 +1,14 @@
-"""Ordinary directories without a mount: roots, names, what a changed disk answers, descriptors."""
+"""Ordinary directories without a mount: roots, names, what a changed disk answers."""
 
 import errno
 import os
 import stat
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import pytest
 from pyfuse3 import EntryAttributes, RequestContext, SetattrFields
@@ -17,88 +17,9 @@ from backend.system_calls import RENAME_EXCHANGE, rename
 from ctxfs.files import passthrough_tree
 from ctxfs.files.passthrough import DiskOperations
 from ctxfs.files.passthrough_inodes import DISK_TAG
-from ctxfs.files.passthrough_tree import DIRECTORY_LIMIT
+from tests.unit.passthrough_disks import CALLER, HOME, KEY, Disk, error_of, forget_descriptors, run
 
-T = TypeVar("T")
-HOME = f"home/{os.geteuid()}"
-KEY = f"{HOME}/agent/coder/data"
-CALLER = cast(RequestContext, SimpleNamespace(uid=os.geteuid(), gid=os.getegid(), pid=0, umask=0o022))
 NOT_NAMES = (b"", b".", b"..", b"../x", b"a/b", b"/etc")
-
-
-def run(handler: Coroutine[Any, Any, T]) -> T:
-    """The answer of a handler, which may wait for nothing here."""
-    try:
-        handler.send(None)
-    except StopIteration as stop:
-        return cast(T, stop.value)
-    raise AssertionError("the handler waits")
-
-
-def error_of(handler: Coroutine[Any, Any, Any]) -> str:
-    try:
-        run(handler)
-    except OSError as error:
-        return errno.errorcode[error.errno or 0]
-    return "ok"
-
-
-class Inside:
-    """A directory for everybody, below a root: with a file (one with two names, too) and an empty directory."""
-
-    def __init__(self, base: Path, key: str = "home/1001/agent/a/data") -> None:
-        self.operations = DiskOperations(base, as_root=True, invalidate=lambda _: None)
-        self.root = self.operations.make_root(key, -1, -1, 0o777)
-        self.path = base / key / "directory"
-        self.path.mkdir()
-        self.path.chmod(0o777)
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Makes again what may have been removed, and looks it up."""
-        for name in os.listdir(self.path):
-            (os.rmdir if (self.path / name).is_dir() else os.unlink)(self.path / name)
-        (self.path / "file").touch()
-        (self.path / "one").touch()
-        os.link(self.path / "one", self.path / "two")
-        (self.path / "empty").mkdir()
-        self.directory = self._look_up(self.root, b"directory")
-        self.file = self._look_up(self.directory, b"file")
-        self.linked = self._look_up(self.directory, b"one")
-        assert self._look_up(self.directory, b"two") == self.linked
-
-    def _look_up(self, parent: int, name: bytes) -> int:
-        return int(run(self.operations.lookup(parent, name, CALLER)).st_ino)
-
-
-class Disk:
-    """A ``DiskOperations`` with one root, and what is needed to look behind it."""
-
-    def __init__(self, base: Path, key: str = KEY) -> None:
-        self.invalidated: list[int] = []
-        self.operations = DiskOperations(base, as_root=os.geteuid() == 0, invalidate=self.invalidated.append)
-        self.root = self.operations.make_root(key, -1, -1, 0o755)
-        self.path = base / key
-
-    def look_up(self, *names: bytes) -> int:
-        inode = self.root
-        for name in names:
-            inode = run(self.operations.lookup(inode, name, CALLER)).st_ino
-        return inode
-
-    def forget(self, inode: int, lookups: int = 1) -> None:
-        run(self.operations.forget([(inode, lookups)]))
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
-    found = Disk(tmp_path / "disk")
-    yield found
-    found.operations.close()
-
-
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 # Roots
@@ -295,14 +216,6 @@ def test_a_directory_replaced_by_a_link_is_stale(disk: Disk, outside: Path, dept
     assert tree_of(outside) == before
 
 
-def forget_descriptors(disk: Disk) -> None:
-    """Asks for so many other directories that none of those before is still open."""
-    (disk.path / "many").mkdir()
-    for number in range(DIRECTORY_LIMIT + 1):
-        (disk.path / "many" / str(number)).mkdir()
-        run(disk.operations.getattr(disk.look_up(b"many", b"%d" % number), CALLER))
-
-
 def test_a_link_above_a_root_leads_nowhere(tmp_path: Path, outside: Path) -> None:
     (outside / "1000/agent/coder/data").mkdir(parents=True)
     base = tmp_path / "disk"
@@ -381,107 +294,6 @@ def test_no_race_of_a_directory_and_a_link_leads_out(
     assert tree_of(outside) == before
 
 
-# Descriptors
-
-
-def test_known_files_hold_no_descriptors(disk: Disk) -> None:
-    (disk.path / "first").touch()
-    disk.look_up(b"first")
-    before = descriptors()
-    for number in range(2000):
-        (disk.path / str(number)).touch()
-        run(disk.operations.getattr(disk.look_up(b"%d" % number), CALLER))
-    assert descriptors() == before
-
-
-def test_directories_hold_a_bounded_number(disk: Disk) -> None:
-    before = descriptors()
-    for number in range(DIRECTORY_LIMIT + 200):
-        (disk.path / str(number)).mkdir()
-        (disk.path / str(number) / "file").touch()
-        disk.look_up(b"%d" % number, b"file")
-    assert descriptors() - before <= DIRECTORY_LIMIT
-
-
-def test_a_directory_whose_descriptor_was_given_up_is_found_again(disk: Disk) -> None:
-    (disk.path / "first" / "sub").mkdir(parents=True)
-    (disk.path / "first" / "sub" / "file").touch()
-    inner = disk.look_up(b"first", b"sub")
-    run(disk.operations.rename(disk.root, b"first", disk.root, b"renamed", 0, CALLER))
-    forget_descriptors(disk)
-    assert run(disk.operations.lookup(inner, b"file", CALLER)).st_nlink == 1
-
-
-def test_a_nameless_file_holds_one_until_it_is_forgotten(disk: Disk) -> None:
-    (disk.path / "file").touch()
-    file = disk.look_up(b"file")
-    before = descriptors()
-    run(disk.operations.unlink(disk.root, b"file", CALLER))
-    assert run(disk.operations.getattr(file, CALLER)).st_nlink == 0
-    assert descriptors() == before + 1
-    disk.forget(file)
-    assert descriptors() == before
-    assert error_of(disk.operations.getattr(file, CALLER)) == "ESTALE"
-
-
-def test_a_file_that_lost_its_only_known_name_is_reached_and_found_by_another(disk: Disk) -> None:
-    """The kernel may know one link of many, of a file that was made before the mount."""
-    (disk.path / "one").touch()
-    os.link(disk.path / "one", disk.path / "two")
-    file = disk.look_up(b"one")
-    before = descriptors()
-    run(disk.operations.unlink(disk.root, b"one", CALLER))
-    assert run(disk.operations.getattr(file, CALLER)).st_nlink == 1
-    assert disk.look_up(b"two") == file
-    assert descriptors() == before
-    assert run(disk.operations.getattr(file, CALLER)).st_nlink == 1
-
-
-@pytest.mark.parametrize("replace", ["rename", "rmdir"])
-def test_a_nameless_directory_likewise(disk: Disk, replace: str) -> None:
-    (disk.path / "gone").mkdir()
-    (disk.path / "other").mkdir()
-    gone = disk.look_up(b"gone")
-    run(disk.operations.getattr(gone, CALLER))
-    before = descriptors()
-    if replace == "rmdir":
-        run(disk.operations.rmdir(disk.root, b"gone", CALLER))
-    else:
-        run(disk.operations.rename(disk.root, b"other", disk.root, b"gone", 0, CALLER))
-    assert run(disk.operations.getattr(gone, CALLER)).st_nlink == 0
-    disk.forget(gone)
-    assert descriptors() == before - 1
-
-
-def test_failures_leave_no_descriptor_behind(disk: Disk) -> None:
-    (disk.path / "full" / "sub").mkdir(parents=True)
-    (disk.path / "file").touch()
-    full, file = disk.look_up(b"full"), disk.look_up(b"file")
-    run(disk.operations.getattr(full, CALLER))
-    before = descriptors()
-    answers = [
-        error_of(disk.operations.rmdir(disk.root, b"full", CALLER)),
-        error_of(disk.operations.unlink(disk.root, b"full", CALLER)),
-        error_of(disk.operations.unlink(disk.root, b"missing", CALLER)),
-        error_of(disk.operations.rename(disk.root, b"file", disk.root, b"full", 0, CALLER)),
-        error_of(disk.operations.mkdir(disk.root, b"full", 0o755, CALLER)),
-        error_of(disk.operations.create(disk.root, b"x" * 300, 0o644, os.O_RDWR, CALLER)),
-        error_of(disk.operations.getxattr(file, b"user.missing", CALLER)),
-        error_of(disk.operations.opendir(file, CALLER)),
-        error_of(disk.operations.open(full, os.O_RDONLY, CALLER)),
-    ]
-    assert "ok" not in answers
-    assert descriptors() == before
-
-
-def test_a_tree_deeper_than_a_path_may_be_long(disk: Disk) -> None:
-    inode, name = disk.root, b"d" * 200
-    for _ in range(60):
-        inode = run(disk.operations.mkdir(inode, name, 0o755, CALLER)).st_ino
-    forget_descriptors(disk)
-    assert run(disk.operations.mkdir(inode, b"at-the-bottom", 0o755, CALLER)).st_nlink == 2
-
-
 # Opening
 
 
@@ -518,88 +330,3 @@ def test_a_capability_is_seen_as_soon_as_it_is_set(disk: Disk) -> None:
     run(disk.operations.setxattr(file, b"security.capability", capability, CALLER))
     assert asked == ["ENODATA", "ENODATA"]
     assert run(disk.operations.getxattr(file, b"security.capability", CALLER)) == capability
-
-
-def test_one_user_cannot_take_all_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    disk = Disk(tmp_path / "disk", "shared/team/data")
-    monkeypatch.setattr("resource.getrlimit", lambda _: (8, 8))
-    alice, bob, root = (cast(RequestContext, SimpleNamespace(uid=uid, gid=0, pid=0, umask=0)) for uid in (1, 2, 0))
-    (disk.path / "file").touch(mode=0o666)
-    inode = disk.look_up(b"file")
-    operations = disk.operations
-    files = [run(operations.open(inode, os.O_RDONLY, alice)).fh for _ in range(3)]
-    directory = run(operations.opendir(disk.root, alice))
-    for refused in (
-        operations.open(inode, os.O_RDONLY, alice),
-        operations.opendir(disk.root, alice),
-        operations.create(disk.root, b"new", 0o600, os.O_WRONLY, alice),
-    ):
-        assert error_of(refused) == "EMFILE"
-    assert not (disk.path / "new").exists()
-    files += [run(operations.open(inode, os.O_RDONLY, caller)).fh for caller in (bob, root, root, root, root, root)]
-    run(operations.releasedir(directory))
-    files.append(run(operations.open(inode, os.O_RDONLY, alice)).fh)
-    for fh in files:
-        run(operations.release(fh))
-    operations.close()
-
-
-MINE = cast(RequestContext, SimpleNamespace(uid=1001, gid=1001, pid=0, umask=0o022))
-ROOTS = cast(RequestContext, SimpleNamespace(uid=0, gid=0, pid=0, umask=0o022))
-ANOTHERS = cast(RequestContext, SimpleNamespace(uid=1002, gid=1002, pid=0, umask=0o022))
-
-
-@pytest.fixture
-def inside(tmp_path: Path) -> Iterator[Inside]:
-    inside = Inside(tmp_path / "disk")
-    yield inside
-    inside.operations.close()
-
-
-# Each call that opens, or changes a name, in a directory that everybody may write to.
-CHECKED: dict[str, Callable[[Inside, int, RequestContext], Coroutine[Any, Any, Any]]] = {
-    "open": lambda at, _, who: at.operations.open(at.file, os.O_RDONLY, who),
-    "open of a file with two names": lambda at, _, who: at.operations.open(at.linked, os.O_RDONLY, who),
-    "opendir": lambda at, directory, who: at.operations.opendir(directory, who),
-    "create": lambda at, directory, who: at.operations.create(directory, b"new", 0o600, os.O_WRONLY, who),
-    "mkdir": lambda at, directory, who: at.operations.mkdir(directory, b"new", 0o700, who),
-    "mknod": lambda at, directory, who: at.operations.mknod(directory, b"new", stat.S_IFIFO | 0o600, 0, who),
-    "symlink": lambda at, directory, who: at.operations.symlink(directory, b"new", b"x", who),
-    "link": lambda at, directory, who: at.operations.link(at.file, directory, b"new", who),
-    "unlink": lambda at, directory, who: at.operations.unlink(directory, b"file", who),
-    "rmdir": lambda at, directory, who: at.operations.rmdir(directory, b"empty", who),
-    "rename": lambda at, directory, who: at.operations.rename(directory, b"file", directory, b"new", 0, who),
-}
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
-@pytest.mark.parametrize("what", CHECKED)
-def test_a_home_is_its_uids_whatever_its_modes_say(inside: Inside, what: str) -> None:
-    call = CHECKED[what]
-    assert error_of(call(inside, inside.directory, ANOTHERS)) == "EACCES"
-    assert error_of(call(inside, inside.directory, MINE)) == "ok"
-    inside.refresh()
-    assert error_of(call(inside, inside.directory, ROOTS)) == "ok"
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
-@pytest.mark.parametrize("what", CHECKED)
-def test_shared_spaces_rely_on_the_kernels_check(tmp_path: Path, what: str) -> None:
-    shared = Inside(tmp_path / "disk", "shared/team/data")
-    assert error_of(CHECKED[what](shared, shared.directory, ANOTHERS)) == "ok"
-    shared.operations.close()
-
-
-def test_what_moved_to_another_home_is_that_ones(inside: Inside) -> None:
-    bobs = inside.operations.make_root("home/1002/agent/b/data", -1, -1, 0o777)
-    run(inside.operations.rename(inside.root, b"directory", bobs, b"directory", 0, ROOTS))
-    assert error_of(inside.operations.open(inside.file, os.O_RDONLY, ANOTHERS)) == "ok"
-    assert error_of(inside.operations.open(inside.file, os.O_RDONLY, MINE)) == "EACCES"
-
-
-def test_a_descriptor_that_is_passed_on_keeps_working(inside: Inside) -> None:
-    opened = run(inside.operations.open(inside.file, os.O_RDWR, MINE))
-    assert run(inside.operations.write(opened.fh, 0, b"x")) == 1
-    listing = run(inside.operations.opendir(inside.directory, MINE))
-    run(inside.operations.releasedir(listing))
-    run(inside.operations.release(opened.fh))
