@@ -6,6 +6,8 @@ awaits on the FUSE thread: an append through ``core.commits``, the only way by w
     session = await bridge.run(lambda core: core.store.session(owner, "default"))
     change = await bridge.perform(lambda core: core.commits.append(Append(session.id, lines)))
 
+``perform_durably`` also waits for the disk, without another turn on the FUSE thread.
+
 Each call may block every user of the mount: ask for no more than about a millisecond's work, and call again for more;
 requests go first between two calls. A caller that is cancelled leaves what it asked for to be done or not. A failing
 disk shows in ``status``, as for file operations; everything else that is raised is the caller's.
@@ -13,11 +15,12 @@ disk shows in ``status``, as for file operations; everything else that is raised
 
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import trio
 
-from backend.errors import StoreFailed, StoreFull
+from backend.errors import CtxError, StoreFailed, StoreFull
 from ctxfs.loop import Loop
 
 if TYPE_CHECKING:
@@ -51,6 +54,27 @@ class Bridge:
     async def perform(self, work: Callable[["Core"], Awaitable[T]]) -> T:
         """What the task ``work`` returns or raises; it may await the loop's futures, and nothing of trio."""
         answer = _Answer[T]()
+        self._start(work, answer, answer.set)
+        return await answer.wait()
+
+    async def perform_durably(self, work: Callable[["Core"], Awaitable[T]]) -> tuple[T, CtxError | None]:
+        """As ``perform``, once all that was committed by then is on disk; beside it why that cannot be said."""
+        answer = _Answer[tuple[T, CtxError | None]]()
+
+        def committed(result: T) -> None:
+            self._core.commits.when_synced(partial(synced, result))
+
+        def synced(result: T, failure: Exception | None) -> None:
+            if failure is None or isinstance(failure, CtxError):
+                answer.set((result, failure))
+            else:
+                answer.fail(failure)
+
+        self._start(work, answer, committed)
+        return await answer.wait()
+
+    def _start(self, work: Callable[["Core"], Awaitable[T]], answer: "_Answer[Any]", done: Callable[[T], None]) -> None:
+        """Runs the task ``work``; ``done`` gets what it returns, the answer what it raises."""
 
         async def task() -> None:
             try:
@@ -58,10 +82,9 @@ class Bridge:
             except Exception as error:
                 answer.fail(self._noted(error))
             else:
-                answer.set(result)
+                done(result)
 
         self._loop.call_soon_threadsafe(lambda: self._loop.start(task(), "bridge"))
-        return await answer.wait()
 
     def _noted(self, error: Exception) -> Exception:
         if isinstance(error, StoreFull | StoreFailed):
@@ -70,11 +93,11 @@ class Bridge:
 
 
 class _Answer(Generic[T]):
-    """Set once on the FUSE thread, awaited on trio's."""
+    """Given once, on any other thread; awaited on trio's, by whom makes it."""
 
     def __init__(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
-        self._arrived = trio.Event()
+        self._task: trio.lowlevel.Task | None = None
         self._values: list[T] = []
         self._error: Exception | None = None
 
@@ -88,10 +111,19 @@ class _Answer(Generic[T]):
 
     def _arrive(self) -> None:
         with contextlib.suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(self._arrived.set)
+            self._token.run_sync_soon(self._wake)
+
+    def _wake(self) -> None:
+        if self._task is not None:
+            trio.lowlevel.reschedule(self._task)
 
     async def wait(self) -> T:
-        await self._arrived.wait()
+        self._task = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(self._abandon)
         if self._error is not None:
             raise self._error
         return self._values[0]
+
+    def _abandon(self, _: object) -> trio.lowlevel.Abort:
+        self._task = None
+        return trio.lowlevel.Abort.SUCCEEDED

@@ -41,6 +41,7 @@ class Commits:
         self._queue: list[Append] = []
         self._committed: Future[Sequence[Appended | Exception]] = Future(loop)
         self._syncs: list[Future[None]] = []
+        self._told: list[Callable[[Exception | None], None]] = []
         # A semaphore and a flag in one, and woken sooner than threading's.
         self._sync_wanted: SimpleQueue[bool] = SimpleQueue()
         self._thread = threading.Thread(target=self._sync_forever, name="ctxfs-sync", daemon=True)
@@ -109,24 +110,33 @@ class Commits:
         self._sync_wanted.put(True)
         await synced
 
+    def when_synced(self, call: Callable[[Exception | None], None]) -> None:
+        """``call`` is called on the sync thread, as soon as ``sync`` would return, with what it would raise."""
+        self._told.append(call)
+        self._sync_wanted.put(True)
+
     def close(self) -> None:
         self._sync_wanted.put(False)
         self._thread.join()
 
     def _sync_forever(self) -> None:
         while self._sync_wanted.get():
-            # list.append and this swap are atomic under the GIL; who comes later waits for the next round.
+            # list.append and these swaps are atomic under the GIL; who comes later waits for the next round.
             waiting, self._syncs = self._syncs, []
-            if waiting:
-                self._sync(waiting)
+            told, self._told = self._told, []
+            if waiting or told:
+                self._sync(waiting, told)
 
-    def _sync(self, waiting: list[Future[None]]) -> None:
+    def _sync(self, waiting: list[Future[None]], told: list[Callable[[Exception | None], None]]) -> None:
         failure: Exception | None = None
         try:
             self._store.sync()
         except Exception as error:
             failure = error
-        self._loop.call_soon_threadsafe(lambda: _settle(waiting, failure))
+        for call in told:
+            call(failure)
+        if waiting:
+            self._loop.call_soon_threadsafe(lambda: _settle(waiting, failure))
 
 
 def _settle(waiting: list[Future[None]], failure: Exception | None) -> None:

@@ -125,10 +125,10 @@ class MountedLedger:
         return await self._bridge.perform(lambda core: mounted.append(core, session, lines_of))
 
     async def begin(self, place: Place, lines_of: LinesOf, run: str) -> Appended:
-        return Appended(*await self._bridge.perform(lambda core: mounted.begin(core, place, lines_of, run)))
+        return Appended(*await self._bridge.perform_durably(lambda core: mounted.begin(core, place, lines_of, run)))
 
     async def end(self, session: int, lines_of: LinesOf) -> Appended:
-        return Appended(*await self._bridge.perform(lambda core: mounted.end(core, session, lines_of)))
+        return Appended(*await self._bridge.perform_durably(lambda core: mounted.end(core, session, lines_of)))
 
     async def put_snapshots(self, session: int, contents: Mapping[str, bytes]) -> None:
         await self._bridge.run(lambda core: mounted.put_snapshots(core, session, contents))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyfuse3 import FUSEError
 
-from backend.errors import CtxError, Missing, SessionArchived, SessionConflictError
+from backend.errors import Missing, SessionArchived, SessionConflictError
 from backend.rows import Append, Owner, Session
 from ctxfs.agents import steps
 from ctxfs.agents.history import Recorded, Wanted, find_recorded
@@ -69,8 +69,8 @@ def find_recorded_send(core: "Core", place: "Place", client_id: str, wanted: Wan
     return None if session is None else find_recorded(core.store, session, client_id, wanted)
 
 
-async def begin(core: "Core", place: "Place", lines_of: "LinesOf", run: str) -> tuple[Session, CtxError | None]:
-    """Lines by which a run begins, in a session that is made where it is missing; and why they may not be on disk.
+async def begin(core: "Core", place: "Place", lines_of: "LinesOf", run: str) -> Session:
+    """Lines by which a run begins, in a session that is made where it is missing.
 
     Where the session was archived just now, a fresh one is made.
     """
@@ -87,23 +87,15 @@ async def begin(core: "Core", place: "Place", lines_of: "LinesOf", run: str) -> 
             refusal = error
         else:
             steps.reached("recorded")
-            return session, await _sync(core)
+            return session
     raise refusal
 
 
-async def end(core: "Core", number: int, lines_of: "LinesOf") -> tuple[Session, CtxError | None]:
-    """Lines by which a run ends; and why they may not be on disk."""
+async def end(core: "Core", number: int, lines_of: "LinesOf") -> Session:
+    """Lines by which a run ends."""
     session = await append(core, number, lines_of)
     steps.reached("end recorded")
-    return session, await _sync(core)
-
-
-async def _sync(core: "Core") -> CtxError | None:
-    try:
-        await core.commits.sync()
-    except CtxError as error:
-        return error
-    return None
+    return session
 
 
 async def append(core: "Core", number: int, lines_of: "LinesOf", *, begins: str | None = None) -> Session:

@@ -97,14 +97,20 @@ async def _send_from(connection: Connection, ledger: Ledger, session: int, start
 
 async def _follow(connection: Connection, ledger: Ledger, session: int, start: int) -> None:
     """Sends entries as they come, until the client is gone."""
-    grown = trio.Event()
+    grown, is_gone = trio.Event(), False
 
     def wake() -> None:
         grown.set()
 
-    async with ledger.follow(session, wake), trio.open_nursery() as nursery:
-        nursery.start_soon(connection.end_with_client)
-        while True:
-            grown = trio.Event()
-            start = await _send_from(connection, ledger, session, start)
-            await grown.wait()
+    def gone() -> None:
+        nonlocal is_gone
+        is_gone = True
+        grown.set()
+
+    async with ledger.follow(session, wake):
+        with connection.attended(lambda _: False, gone):
+            while not is_gone:
+                grown = trio.Event()
+                start = await _send_from(connection, ledger, session, start)
+                await grown.wait()
+    raise trio.BrokenResourceError

@@ -386,8 +386,15 @@ class Runs:
         lock, users = self._gates.get(key, (trio.Lock(), 0))
         self._gates[key] = lock, users + 1
         try:
-            async with lock:
+            try:
+                # Free, it is taken without a turn of the others.
+                lock.acquire_nowait()
+            except trio.WouldBlock:
+                await lock.acquire()
+            try:
                 yield
+            finally:
+                lock.release()
         finally:
             lock, users = self._gates[key]
             if users == 1:

@@ -132,30 +132,33 @@ class AgentService:
 
     async def _stream(self, connection: Connection, line: bytes, run: Run, listener: Listener) -> None:
         """A start, and what follows to the done. A client that is gone ends the connection, and with it a temp run."""
-        cancels: list[Cancel] = []
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._attend, connection, run, cancels)
+        cancels = 0
+
+        def takes(raw: bytes) -> bool:
+            """Requests are answered one after another, but a run may be cancelled on the connection that hears it."""
+            nonlocal cancels
+            request = _cancel_of(raw)
+            if request is None or request.id not in (run.id, run.client_id):
+                return False
+            cancels += 1
+            run.cancel()
+            return True
+
+        def gone() -> None:
+            listener.leave()
+            listener.end()
+
+        with connection.attended(takes, gone):
             # What the run says at once goes along with its start.
             await trio.lowlevel.checkpoint()
-            await connection.send_lines([line, *listener.heard()])
+            await connection.send_soon([line, *listener.heard()])
             while frames_heard := await listener.take():
-                await connection.send_lines(frames_heard)
-            nursery.cancel_scope.cancel()
-        if run.done is None:
+                await connection.send_soon(frames_heard)
+        if listener.is_gone or run.done is None:
             # Its end could not be recorded, which the client was told; nothing else would tell it that this is all.
             raise trio.BrokenResourceError
-        await connection.send_lines([run.done] * len(cancels))
-
-    async def _attend(self, connection: Connection, run: Run, cancels: list[Cancel]) -> None:
-        """Requests are answered one after another, but a run may be cancelled on the connection that hears it.
-
-        Ends with the client.
-        """
-        while (request := _cancel_of(await connection.peek())) and request.id in (run.id, run.client_id):
-            await connection.receive()
-            cancels.append(request)
-            run.cancel()
-        await connection.end_with_client()
+        if cancels:
+            await connection.send_lines([run.done] * cancels)
 
     async def _cancel(self, connection: Connection, request: Cancel) -> None:
         request.check_place()
@@ -198,10 +201,10 @@ class Found(NamedTuple):
     has_home: bool
 
 
-def _cancel_of(raw: bytes | None) -> Cancel | None:
+def _cancel_of(raw: bytes) -> Cancel | None:
     """The cancel that a line is, None for anything else."""
     try:
-        request = None if raw is None else frames.decode(raw, Request)
+        request = frames.decode(raw, Request)
     except CtxError:
         return None
     return request if isinstance(request, Cancel) else None

@@ -1,7 +1,8 @@
 """Unix sockets on the mount: binding, frames, peers, limits (spec 3.1, 3.2). What is answered is not decided here.
 
 ``binding`` binds one on the mount, ``server.Sockets`` serves those of one mount, ``connection`` is one client,
-``frames`` what travels. A service is a function that answers one request:
+``lookout`` sees what it does while it is answered, ``frames`` is what travels. A service is a function that answers one
+request:
 
     async def serve(connection: Connection, request: bytes) -> None:
         match frames.decode(request, Ping | Send):  # InvalidValue, answered as an error frame

@@ -5,16 +5,17 @@ So a connection holds at most one frame in and one out, whatever its client does
 """
 
 import contextlib
-import select
+import os
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Iterable
-from typing import NamedTuple, NoReturn
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import NamedTuple
 
 import trio
 
 from backend.errors import InvalidValue
 from ctxfs.sockets import frames
+from ctxfs.sockets.lookout import Lookout
 
 _CHUNK = 64 << 10
 _PEERCRED = struct.Struct("3i")
@@ -45,10 +46,11 @@ def peer_of(client: socket.socket | trio.socket.SocketType) -> Peer:
 
 
 class Connection:
-    """Used by one task at a time for each direction."""
+    """Used by one task."""
 
-    def __init__(self, stream: trio.SocketStream, peer: Peer) -> None:
+    def __init__(self, stream: trio.SocketStream, peer: Peer, lookout: Lookout) -> None:
         self._stream = stream
+        self._lookout = lookout
         self._lines = frames.Lines(frames.MAX_LINE_FRAME)
         self._at_end = contextlib.AsyncExitStack()
         self.peer = peer
@@ -71,22 +73,33 @@ class Connection:
                 return None
             self._lines.feed(data)
 
-    async def peek(self) -> bytes | None:
-        """The next line, which ``receive`` returns again; None where there will be none, or too long a one."""
-        while (line := self._lines.first()) is None and self._lines.room:
-            data = await self._stream.receive_some(min(_CHUNK, self._lines.room))
-            if not data:
-                return None
-            self._lines.feed(data)
-        return line
+    @contextlib.contextmanager
+    def attended(self, takes: Callable[[bytes], bool], gone: Callable[[], None]) -> Iterator[None]:
+        """In the block, ``takes`` is shown each line that the client sends, until it leaves one to ``receive``.
 
-    async def end_with_client(self) -> NoReturn:
-        """Waits until the client has closed the connection, and raises that; that it sends no more is not that."""
-        with select.epoll() as hangup:
-            # No events: the end of both directions is always told.
-            hangup.register(self._stream.socket.fileno(), 0)
-            await trio.lowlevel.wait_readable(hangup.fileno())
-        raise trio.BrokenResourceError
+        ``gone`` is called when the client has closed the connection; that it sends no more is not that.
+        """
+
+        def look() -> bool:
+            while (line := self._lines.first()) is not None:
+                if not takes(line):
+                    return False
+                self._lines.take()
+            return self._lines.room > 0
+
+        def readable() -> bool:
+            try:
+                data = os.read(descriptor, min(_CHUNK, self._lines.room))
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+            self._lines.feed(data)
+            return data != b"" and look()
+
+        descriptor = self._stream.socket.fileno()
+        with self._lookout.watching(descriptor, readable if look() else None, gone):
+            yield
 
     def at_end(self, call: Callable[[], Awaitable[None]]) -> None:
         """``call`` is made once the connection is over, shielded from what ends it."""
@@ -99,6 +112,18 @@ class Connection:
     async def send_lines(self, lines: Iterable[bytes]) -> None:
         """As ``send``, of frames that are JSON already, without their newlines."""
         await self._stream.send_all(b"".join(line + b"\n" for line in lines))
+
+    async def send_soon(self, lines: Iterable[bytes]) -> None:
+        """As ``send_lines``; lets nobody go first where the client's socket has room. For who waits often enough."""
+        data = b"".join(line + b"\n" for line in lines)
+        try:
+            sent = os.write(self._stream.socket.fileno(), data)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            raise trio.BrokenResourceError from error
+        if sent < len(data):
+            await self._stream.send_all(data[sent:])
 
     async def aclose(self) -> None:
         await trio.aclose_forcefully(self._stream)

@@ -4,6 +4,7 @@ A mount whose sockets stay open would never end, as they hold it; so they are al
 mount no more. Limits are by uid, so that no user takes the daemon's descriptors from the others.
 """
 
+import contextlib
 import errno
 import logging
 import os
@@ -23,6 +24,7 @@ from ctxfs.bridge import Bridge
 from ctxfs.files.sockets import Address
 from ctxfs.sockets import binding, frames
 from ctxfs.sockets.connection import Connection, Peer, peer_of
+from ctxfs.sockets.lookout import Lookout
 from ctxfs.statistics import Statistics
 
 log = logging.getLogger("ctxfs.sockets")
@@ -63,14 +65,20 @@ class Sockets:
         self._statistics = statistics
         self._owner_uid = owner_uid
         self._limits = Limits()
+        self._lookout = Lookout()
         self._scopes: dict[Address, trio.CancelScope] = {}
         self._nursery: trio.Nursery | None = None
         self.over = trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serves what is opened, until the mount is gone or this is cancelled; then all is closed."""
+        with contextlib.closing(self._lookout):
+            await self._run(task_status)
+
+    async def _run(self, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
+            nursery.start_soon(self._lookout.run)
             task_status.started()
             try:
                 await unmounted(self._mount)
@@ -120,7 +128,7 @@ class Sockets:
     async def _client(self, service: Service, uid: int | None, stream: trio.SocketStream) -> None:
         try:
             peer = peer_of(stream.socket)
-            connection = Connection(stream, peer)
+            connection = Connection(stream, peer, self._lookout)
             if not self._limits.take(peer.uid):
                 await connection.send(frames.error_frame(OSError(errno.EAGAIN, "too many connections of this user")))
                 return
