@@ -48,10 +48,15 @@ def judge(stream: Stream, raw: bytes, *, scope: str | None = None, marks: Marks 
     ``LineTooLong`` above 1 MiB.
     """
     value = strict_object(raw)
-    fault = message_fault(value) if stream == "messages" else event_fault(value, Rules(scope, marks))
-    if fault:
-        raise InvalidValue(f"{stream}.jsonl: {fault}")
+    if fault := fault_in(stream, value, scope, marks):
+        raise InvalidValue(fault)
     return value
+
+
+def fault_in(stream: Stream, value: dict[str, Any], scope: str | None, marks: Marks = BUILT_IN_MARKS) -> str | None:
+    """What of an object is not as spec 1.5 has it for a stream; None if all is well. ``scope`` as for ``judge``."""
+    fault = message_fault(value) if stream == "messages" else event_fault(value, Rules(scope, marks))
+    return f"{stream}.jsonl: {fault}" if fault else None
 
 
 def foreign_fault(raw: bytes) -> str | None:

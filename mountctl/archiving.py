@@ -7,8 +7,9 @@ live or archived, whole. Nothing is ever copied. What is refused is refused befo
 
 import errno
 import os
+import stat
 from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple
 
 from backend.names import is_agent_name, is_archive_directory_name, is_model_name, is_session_name
@@ -36,11 +37,31 @@ class Changed(Failure):
 
 def owner_of(agent: str, shared: str | None) -> Owner:
     """An agent or model that is there (``Failure``)."""
+    shelf = _shelf_name(agent)
+    return Owner(directory_of(agent, shared), places.space(shared), shelf, places.current(agent, shared))
+
+
+def _shelf_name(agent: str) -> str:
     model = agent.removeprefix(places.MODEL_PREFIX)
     if not (is_agent_name(agent) if model == agent else is_model_name(model)):
         raise Failure(f"invalid agent name: {escaped_name(agent)}", USAGE)
-    shelf = agent if model == agent else f"model/{model}.d"
-    return Owner(directory_of(agent, shared), places.space(shared), shelf, places.current(agent, shared))
+    return agent if model == agent else f"model/{model}.d"
+
+
+def archived(agent: str, shared: str | None) -> frozenset[str]:
+    """The names of an agent's or model's archived sessions, wherever in the archive of its space (``Failure``)."""
+    shelf, found = f"/{_shelf_name(agent)}", set[str]()
+    todo = [f"{places.space(shared)}/{ARCHIVE}"]
+    while todo:
+        directory = todo.pop()
+        with suppress(FileNotFoundError), os.scandir(directory) as entries:
+            for entry in entries:
+                # Sessions are read-only there, and nothing else is (spec 1.8).
+                if entry.stat(follow_symlinks=False).st_mode & stat.S_IWUSR:
+                    todo.append(entry.path)
+                elif directory.endswith(shelf):
+                    found.add(entry.name)
+    return frozenset(found)
 
 
 def session_name(text: str) -> str:

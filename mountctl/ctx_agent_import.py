@@ -112,8 +112,8 @@ class _Batch:
         for fault in found.faults:
             place = f"{source}/{fault.file}" if fault.file else source
             self._progress.say(f"{escaped_name(place)}:{fault.number}: {escaped_name(fault.reason)}")
-        if found.bad > MAX_REPORTED:
-            self._progress.say(f"{escaped_name(source)}: {found.bad - MAX_REPORTED} more lines cannot be read")
+        if (more := found.bad + found.replaced - MAX_REPORTED) > 0:
+            self._progress.say(f"{escaped_name(source)}: {counted(more, 'more line')} like these")
         if found.bad and not self._skip_bad:
             raise Failure(f"{counted(found.bad, 'unreadable line')}; --skip-bad imports the rest of it")
         if not found.lines:
@@ -121,7 +121,10 @@ class _Batch:
         if found.needs_blobs:
             blobs.directory(self._target.agent, self._target.space)
         again = self._format.convert(source, self._target.scope, seen) if found.records is None else found.records
-        return self._importer.transfer(source, identity, again)
+        imported = self._importer.transfer(source, identity, again)
+        for name in imported.archived:
+            self._progress.say(f"{escaped_name(source)}: session {name} is archived: it stays as it is")
+        return imported
 
     def counts(self) -> dict[str, int]:
         """What was done, as ``--json`` prints it."""
@@ -131,7 +134,8 @@ class _Batch:
             "added": sum(result.added for result in results),
             "present": sum(result.present for result in results),
             "skipped": sum(result.skipped for result in results),
-            "empty": sum(not result.sessions for result in results),
+            "empty": sum(not (result.sessions or result.archived) for result in results),
+            "archived": sum(len(result.archived) for result in results),
             "left_out": self.left_out,
         }
 
@@ -144,6 +148,7 @@ class _Batch:
             for key, what, became in (
                 ("skipped", "unreadable line", "skipped"),
                 ("empty", "file", "without a conversation"),
+                ("archived", "session", "archived and left as they are"),
                 ("left_out", "session", "left out"),
             )
             if counts[key]

@@ -100,9 +100,14 @@ def _may_go(directory: str, before: int | None) -> bool:
     try:
         uid = os.geteuid()
         is_own = os.stat(directory).st_uid == uid or uid == 0
-        return is_own and (before is None or int(read_value(f"{directory}/updated_at")) < before)
+        return is_own and (before is None or _last_touched(directory) < before)
     except (OSError, ValueError):
         return False
+
+
+def _last_touched(directory: str) -> int:
+    """When a session was updated, in seconds; a branch that nobody wrote to since it was made: then."""
+    return max(int(read_value(f"{directory}/{name}")) for name in ("updated_at", "created_at"))
 
 
 def _preview(verb: str, found: Sequence[str], conflicts: Sequence[Failure]) -> int:

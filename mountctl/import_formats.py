@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import BinaryIO, Protocol, cast
 
 from backend.transcripts import claude_code, codex, cortexfs, cosh, jsonl
-from backend.transcripts.records import Identity, Record
+from backend.transcripts.records import Converted, Identity, Record
 from mountctl.cli import Failure
 
 Progress = Callable[[int], None]
@@ -25,6 +25,10 @@ class Format(Protocol):
 
     def size(self, source: str) -> int:
         """Bytes that ``convert`` reads."""
+        ...
+
+    def part(self, line: Converted) -> str:
+        """The file below the source that a line is from; empty where the source is the file."""
         ...
 
     def identify(self, source: str) -> Identity: ...
@@ -62,6 +66,10 @@ class Files:
     def size(self, source: str) -> int:
         return os.path.getsize(source)
 
+    def part(self, line: Converted) -> str:
+        del line
+        return ""
+
     def identify(self, source: str) -> Identity:
         stem = os.path.splitext(os.path.basename(source))[0]
         with open(source, "rb") as file:
@@ -86,6 +94,9 @@ class Trees:
 
     def size(self, source: str) -> int:
         return cortexfs.size(source)
+
+    def part(self, line: Converted) -> str:
+        return f"{line.stream}.jsonl"
 
     def identify(self, source: str) -> Identity:
         return cortexfs.identify(source)

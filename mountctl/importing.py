@@ -21,6 +21,7 @@ from backend.transcripts.records import (
     session_name,
 )
 from mountctl import blobs, places, sessions
+from mountctl.archiving import archived
 from mountctl.cli import USAGE, Failure
 from mountctl.ctx_session_new import make_owner, require_owner_name
 from mountctl.import_files import BATCH_BYTES, Writer
@@ -54,41 +55,54 @@ class Target(NamedTuple):
 
 
 class Imported(NamedTuple):
-    """What came of one source: its sessions, lines added, already there, and skipped as unreadable."""
+    """What came of one source: its sessions, lines added, already there, and skipped as unreadable.
+
+    ``archived``: those of its sessions that are archived, and stay so.
+    """
 
     sessions: tuple[str, ...] = ()
     added: int = 0
     present: int = 0
     skipped: int = 0
+    archived: tuple[str, ...] = ()
 
 
 class Checked(NamedTuple):
-    """A source that was read through: its records if it is small, how many lines it gives, what cannot be read.
+    """A source that was read through: its records if it is small, how many lines it gives, what is wrong with it.
 
-    ``faults`` are the first of the ``bad`` lines that cannot be read.
+    ``bad`` lines cannot be read, ``replaced`` ones lost characters; ``faults`` are the first of them all.
     """
 
     records: list[Record] | None
     lines: int
     needs_blobs: bool
     bad: int
+    replaced: int
     faults: list[Unreadable]
 
 
 def check(source: str, form: Format, scope: str, progress: Progress) -> Checked:
     """Reads a source through; keeps at most 1000 of its faults."""
     held: list[Record] | None = [] if form.size(source) <= HELD_BYTES else None
-    lines, needs_blobs, bad, faults = 0, False, 0, list[Unreadable]()
+    lines, needs_blobs, bad, replaced, faults = 0, False, 0, 0, list[Unreadable]()
     for record in form.convert(source, scope, progress):
         if held is not None:
             held.append(record)
         if isinstance(record, Converted):
             lines += 1
             needs_blobs = needs_blobs or bool(record.blobs)
+            if not record.replaced:
+                continue
+            replaced += 1
+            fault = Unreadable(record.number, "NUL or an unpaired surrogate in it became U+FFFD", form.part(record))
         elif isinstance(record, Unreadable):
             bad += 1
-            faults += [record] if bad <= MAX_REPORTED else []
-    return Checked(held, lines, needs_blobs, bad, faults)
+            fault = record
+        else:
+            continue
+        if len(faults) < MAX_REPORTED:
+            faults.append(fault)
+    return Checked(held, lines, needs_blobs, bad, replaced, faults)
 
 
 class Importer:
@@ -98,6 +112,7 @@ class Importer:
         self._target = target
         self._writer = writer
         self._names = set(sessions.names(target.sessions))
+        self._archived = archived(target.agent, target.space)
         self._known = _listed(f"{target.sessions}/index/by-uuid")
         self._mapped: dict[str, str] = {}
         self._claims: dict[str, str] = {}
@@ -107,17 +122,22 @@ class Importer:
         return self._name_of(session) is not None
 
     def transfer(self, source: str, identity: Identity, records: Iterable[Record]) -> Imported:
-        """Appends what the source's sessions do not have; makes those that are new (``Failure``)."""
+        """Appends what the source's sessions do not have; makes those that are new (``Failure``).
+
+        What was archived stays so: a session that is wanted again is one that was not put aside.
+        """
         name = self._claimed(source, identity)
+        if self._is_archived(name):
+            return Imported(archived=(name,))
         if name in self._names:
             main = self._found(name, Position())
         else:
             main = self._new(name)
             if identity.parent is not None and (parent := self._name_of(identity.parent)) is not None:
                 self._branch(parent, main, 0)
-        logs = {0: main}
+        logs, left = {0: main}, dict[int, str]()
         try:
-            skipped = self._feed(records, logs)
+            skipped = self._feed(records, logs, left)
         finally:
             for log in logs.values():
                 log.close()
@@ -129,6 +149,7 @@ class Importer:
             sum(log.added for log in logs.values()),
             sum(log.present for log in logs.values()),
             skipped,
+            tuple(left.values()),
         )
 
     def settle(self) -> Mapping[str, str]:
@@ -163,29 +184,36 @@ class Importer:
             self._mapped[uuid] = sessions.read_value(f"{self._target.sessions}/index/by-uuid/{uuid}")
         return self._mapped.get(uuid)
 
-    def _feed(self, records: Iterable[Record], logs: dict[int, "_Log"]) -> int:
-        """Sends each record to its log; how many were unreadable."""
+    def _feed(self, records: Iterable[Record], logs: dict[int, "_Log"], left: dict[int, str]) -> int:
+        """Sends each record to its log; how many were unreadable. Chains of ``left`` are archived, by name."""
         skipped = 0
         for record in records:
             if isinstance(record, Unreadable):
                 skipped += 1
             elif isinstance(record, Child):
-                logs[record.chain] = self._child(record, logs[record.parent])
-            else:
+                parent = left.get(record.parent) or logs[record.parent].name
+                name = child_name(parent, record.key)
+                if record.parent in left or self._is_archived(name):
+                    left[record.chain] = name
+                else:
+                    logs[record.chain] = self._child(name, record.at, logs[record.parent])
+            elif record.chain not in left:
                 self._add(logs[record.chain], record)
         for log in logs.values():
             self._flush(log)
         return skipped
 
-    def _child(self, child: Child, parent: "_Log") -> "_Log":
-        name = child_name(parent.name, child.key)
+    def _is_archived(self, name: str) -> bool:
+        return name in self._archived and name not in self._names
+
+    def _child(self, name: str, at: Position, parent: "_Log") -> "_Log":
         if name in self._names:
-            return self._found(name, child.at)
-        if not parent.reaches(child.at):
+            return self._found(name, at)
+        if not parent.reaches(at):
             raise Failure(f"session {parent.name} has lines of others where its branch {name} begins")
         self._flush(parent)
         log = self._new(name)
-        self._branch(parent.name, log, child.at.entries)
+        self._branch(parent.name, log, at.entries)
         return log
 
     def _branch(self, parent: str, child: "_Log", at: int) -> None:

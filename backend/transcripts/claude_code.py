@@ -3,7 +3,7 @@
 User text starts a run; assistant text becomes messages, thinking a ``reasoning_message`` event, each tool_use a
 ``tool_call`` event, each tool_result a tool message of its call's run, usage one event per model response.
 ``timestamp`` and ``uuid`` of the source stay in the lines as keys of the same name. A compaction is a cut, and so is a
-``summary`` line of the conversation as it stands. What else is in such a file is not of the conversation.
+``summary`` line after which the conversation goes on. What else is in such a file is not of the conversation.
 
 ``claude_tree`` says which of the file's sessions a line belongs to.
 """
@@ -88,7 +88,7 @@ class _Reader:
         if kind in _CONVERSATION:
             yield from self._conversation(record, hash(raw))
         elif kind == "summary":
-            yield from self._title(record)
+            self._title(record)
         elif kind == "system" and record.get("subtype") == "compact_boundary":
             self._boundary(record)
         else:
@@ -223,10 +223,11 @@ class _Reader:
         self._reason = trigger if isinstance(trigger, str) else "compact"
         self._tree.see_through(record, record.get("logicalParentUuid") or record.get("parentUuid"))
 
-    def _title(self, record: dict[str, Any]) -> Iterator[Record]:
+    def _title(self, record: dict[str, Any]) -> None:
         """A summary line: of what was before this file, if it leads it; else of the conversation up to ``leafUuid``.
 
-        It counts only where the conversation stands at that line; others are titles of other sessions.
+        It counts only where the conversation stands at that line, and goes on from there: others are titles, of other
+        sessions or of this one, and a model that is sent a title alone knows nothing of what it is to go on with.
         """
         if not isinstance(record.get("summary"), str):
             return
@@ -234,11 +235,10 @@ class _Reader:
         if not self._tree.chains:
             self._titles.append(record)
         elif spot is not None and spot.step == spot.chain.step:
-            yield from self._rest(spot.chain)
-            yield from self._cut(spot.chain, record, [_summary(record)], "summary")
+            spot.chain.titles.append(record)
 
     def _pending_titles(self, chain: Chain) -> Iterator[Record]:
-        titles, self._titles = self._titles, []
+        titles, self._titles, chain.titles = self._titles + chain.titles, [], []
         for record in titles:
             yield from self._cut(chain, record, [_summary(record)], "summary")
 
@@ -251,18 +251,18 @@ class _Reader:
         """The usage of a chain's response; it belongs to the line before."""
         pending, chain.usage, chain.response = chain.usage, None, None
         if pending is not None:
-            yield self._placed(chain, made(self._number, "events", pending[0], self._scope, pending[1]))
+            yield self._placed(chain, "events", *pending)
             if chain.last is not None:
                 chain.last.at = chain.length
 
     def _made(self, chain: Chain, record: Mapping[str, Any], stream: Stream, value: dict[str, Any]) -> Record:
-        return self._placed(chain, made(self._number, stream, value, self._scope, time_of(record.get("timestamp"))))
+        return self._placed(chain, stream, value, time_of(record.get("timestamp")))
 
-    def _placed(self, chain: Chain, record: Record) -> Record:
-        if not isinstance(record, Converted):
-            return record
-        chain.length = chain.length.after(record.stream)
-        return record._replace(chain=chain.number)
+    def _placed(self, chain: Chain, stream: Stream, value: dict[str, Any], time: int | None) -> Record:
+        record = made(self._number, stream, value, self._scope, time, chain.number)
+        if isinstance(record, Converted):
+            chain.length = chain.length.after(stream)
+        return record
 
     def _run(self, chain: Chain, record: Mapping[str, Any]) -> str:
         chain.run = chain.run or self._run_id(record)

@@ -28,6 +28,7 @@ class Chain:
         "run",
         "side",
         "step",
+        "titles",
         "turn",
         "usage",
     )
@@ -45,6 +46,7 @@ class Chain:
         self.turn = 0
         self.responses: set[str] = set()
         self.last: Spot | None = None
+        self.titles: list[Mapping[str, Any]] = []
 
 
 class Spot:

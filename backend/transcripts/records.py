@@ -8,13 +8,21 @@ from datetime import UTC, datetime
 from typing import Any, BinaryIO, NamedTuple
 
 from backend.errors import CtxError, InvalidValue
-from backend.lines import judge
+from backend.lines import fault_in, judge
 from backend.names import child_name, is_session_name
 from backend.rows import Stream
-from backend.strict_json import lenient_object
+from backend.strict_json import is_suspect, lenient_object
 from backend.transcripts.blobs import Blob, encoded
 
 MAX_SOURCE_LINE = 64 << 20
+
+_ESCAPES = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|(?P<unstorable>\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2}))"
+    rb"|\\.",
+    re.DOTALL,
+)
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}".encode()
 
 
 class Position(NamedTuple):
@@ -40,6 +48,7 @@ class Converted(NamedTuple):
     """A valid line for ``stream``, without its newline, from line ``number`` (from 1) of the source.
 
     ``time`` in ms, None where the source has none. ``chain``: 0 for the source's session, else that of a ``Child``.
+    ``replaced``: it has U+FFFD where the source had what no line may hold (``made``).
     """
 
     number: int
@@ -48,6 +57,7 @@ class Converted(NamedTuple):
     blobs: tuple[Blob, ...] = ()
     time: int | None = None
     chain: int = 0
+    replaced: bool = False
 
 
 class Unreadable(NamedTuple):
@@ -134,10 +144,24 @@ def judged(line: Converted, scope: str) -> Record:
     return line
 
 
-def made(number: int, stream: Stream, value: dict[str, Any], scope: str, time: int | None = None) -> Record:
-    """A line from a value that was built here; what exceeds a line goes into blobs."""
+def made(
+    number: int, stream: Stream, value: dict[str, Any], scope: str, time: int | None = None, chain: int = 0
+) -> Record:
+    """A line from a value that was built here; what exceeds a line goes into blobs.
+
+    NUL and unpaired surrogates (tools print the one, texts that were cut end in the other) become U+FFFD.
+    """
     raw, blobs = encoded(value)
-    return judged(Converted(number, stream, raw, tuple(blobs), time), scope)
+    line = Converted(number, stream, raw, tuple(blobs), time, chain)
+    if not blobs and not is_suspect(raw):
+        fault = fault_in(stream, value, scope)
+        return line if fault is None else Unreadable(number, fault)
+    storable = _ESCAPES.sub(_storable, raw)
+    return judged(line if storable == raw else line._replace(raw=storable, replaced=True), scope)
+
+
+def _storable(escape: re.Match[bytes]) -> bytes:
+    return escape[0] if escape["unstorable"] is None else _REPLACEMENT
 
 
 def time_of(text: Any) -> int | None:

@@ -132,7 +132,7 @@ class Bench:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much of everything: rounds, sessions, lines of 1 KiB, operations of a round."""
+    """How much of everything: rounds, sessions, lines of 1 KiB, operations of a round, sessions imported."""
 
     rounds: int = 5
     some: int = 10_000
@@ -140,9 +140,10 @@ class Sizes:
     read_lines: int = 100_000
     logs: Sequence[int] = (1, 1_000, 1 << 20)
     operations: int = 2_000
+    imported: int = 20_000
 
 
-QUICK = Sizes(rounds=3, many=20_000, logs=(1, 1_000, 1 << 17), operations=500)
+QUICK = Sizes(rounds=3, many=20_000, logs=(1, 1_000, 1 << 17), operations=500, imported=2_000)
 """Enough to see that everything works, and roughly how."""
 
 

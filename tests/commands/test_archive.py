@@ -336,6 +336,15 @@ def test_age_is_by_updated_at_and_a_backdated_mtime_selects_nothing(
     assert ctx_session_gc.eligible(owner, None, now + 2, ()) == ["new", "old"]
 
 
+def test_a_branch_that_is_new_is_not_as_old_as_what_it_was_made_of(store: Store, tmp_path: Path) -> None:
+    old = {"role": "user", "content": "long ago", "timestamp": "2020-01-01T00:00:00Z"}
+    (tmp_path / "old.jsonl").write_text(json.dumps(old) + "\n")
+    store.agent.run("agent", "import", store.agent.name, "--from", "jsonl", str(tmp_path / "old.jsonl"))
+    store.agent.run("agent", "session", "branch", store.agent.name, "-s", "old", "--name", "new")
+    ran = store.agent.run("agent", "session", "gc", store.agent.name, "--older-than-days", "30")
+    assert ran.out == "ctx: dry-run; pass --yes to archive\narchive old\n"
+
+
 def test_an_archive_that_is_in_the_way_stops_before_anything_is_done(store: Store) -> None:
     store.new("b")
     assert store.gc("--yes").code == 0

@@ -215,14 +215,52 @@ def test_json_says_what_was_done(agent: Agent, tmp_path: Path) -> None:
     ran = agent.run(*command)
     assert (ran.code, json.loads(ran.out)) == (
         1,
-        {"sessions": 1, "added": 2, "present": 0, "skipped": 0, "empty": 1, "left_out": 2},
+        {"sessions": 1, "added": 2, "present": 0, "skipped": 0, "empty": 1, "archived": 0, "left_out": 2},
     )
-    assert "b.jsonl: 500 more lines cannot be read" in ran.err and "left out: 1500 unreadable lines" in ran.err
+    assert "b.jsonl: 500 more lines like these" in ran.err and "left out: 1500 unreadable lines" in ran.err
     ran = agent.run(*command, "--skip-bad")
     assert (ran.code, json.loads(ran.out)) == (
         0,
-        {"sessions": 2, "added": 2, "present": 2, "skipped": 1501, "empty": 2, "left_out": 0},
+        {"sessions": 2, "added": 2, "present": 2, "skipped": 1501, "empty": 2, "archived": 0, "left_out": 0},
     )
+
+
+@pytest.mark.parametrize("unstorable", ["\0", "\ud800", "\udc00\ud800"])
+def test_what_no_line_may_hold_costs_no_more_than_itself(agent: Agent, tmp_path: Path, unstorable: str) -> None:
+    source = tmp_path / f"{UUID}.jsonl"
+    source.write_text(claude_line("user", "before") + claude_line("user", f"a{unstorable}\U0001f600\\u0000"))
+    command = ("agent", "import", agent.name, "--from", "claude-code", str(source))
+    ran = agent.run(*command)
+    assert (ran.code, ran.err) == (0, f"{source}:2: NUL or an unpaired surrogate in it became U+FFFD\n")
+    messages = [json.loads(line) for line in (agent.directory / UUID / "messages.jsonl").read_text().splitlines()]
+    replaced = "\ufffd" * len(unstorable)
+    assert [message["content"] for message in messages] == ["before", f"a{replaced}\U0001f600\\u0000"]
+    assert agent.run(*command).out.startswith("1 session: 0 lines added")
+
+
+def test_what_was_archived_is_not_revived(agent: Agent, tmp_path: Path) -> None:
+    source = tmp_path / f"{UUID}.jsonl"
+    prompts = [claude_line("user", text, uuid=text, parentUuid=parent) for text, parent in (("a", None), ("b", "a"))]
+    source.write_text("".join(prompts) + claude_line("user", "side", uuid="s", isSidechain=True))
+    (tmp_path / "stays").mkdir()
+    other = tmp_path / "stays/other.jsonl"
+    other.write_text(claude_line("user", "other", sessionId="other"))
+    command = ("agent", "import", agent.name, "--from", "claude-code", str(source), str(other))
+    agent.run(*command)
+    child = next(path.name for path in agent.directory.iterdir() if path.name.startswith(f"{UUID}+"))
+    agent.run("agent", "session", "select", agent.name, "other")
+    agent.run("agent", "session", "archive", agent.name, child)
+    with source.open("a") as file:
+        file.write(claude_line("user", "more", uuid="c", parentUuid="b"))
+    ran = agent.run(*command)
+    assert (ran.code, ran.err) == (0, f"{source}: session {child} is archived: it stays as it is\n")
+    assert ran.out == "2 sessions: 1 line added, 7 already there, 1 session archived and left as they are\n"
+    place = f"{agent.directory.parents[2]}/archived_sessions/deep"
+    agent.run("agent", "session", "archive", agent.name, UUID, "--archive-dir", place)
+    ran = agent.run(*command, "--json")
+    assert (ran.code, ran.err) == (0, f"{source}: session {UUID} is archived: it stays as it is\n")
+    assert json.loads(ran.out)["archived"] == 1
+    assert sorted(path.name for path in agent.directory.iterdir()) == ["index", "other"]
 
 
 @pytest.mark.parametrize(

@@ -295,7 +295,6 @@ def test_a_session_is_called_after_its_id(lines: list[object], stem: str, expect
         item({"type": "message", "role": "user", "content": [5]}),
         item({"type": "function_call", "call_id": "c"}),
         item({"type": "function_call_output", "output": "x"}),
-        item(message("user", "a\0b")),
         wrapped("compacted", {}),
     ],
 )

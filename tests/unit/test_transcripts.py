@@ -161,7 +161,6 @@ def test_what_is_no_part_of_the_conversation_gives_nothing(other: dict[str, obje
         user([{"text": "no type"}]),
         assistant({"type": "tool_use", "id": "x", "name": "y"}),
         assistant({"type": "text"}),
-        user("a\0b"),
     ],
 )
 def test_a_damaged_line_is_reported_and_the_rest_is_read(bad: object) -> None:
@@ -318,3 +317,40 @@ def test_a_file_that_has_grown_gives_the_old_messages_first(values: list[Any], c
 def messages(convert: Callable[[io.BytesIO, str], Any], values: list[Any]) -> list[bytes]:
     found = convert(io.BytesIO(lines(*values)), "private")
     return [one.raw for one in found if isinstance(one, Converted) and one.stream == "messages"]
+
+
+@pytest.mark.parametrize(
+    ("content", "stored"),
+    [
+        ("a\0b", "a\ufffdb"),
+        ("cut \ud83d", "cut \ufffd"),
+        ("\ude00\ud83d\U0001f600", "\ufffd\ufffd\U0001f600"),
+        ("\\u0000 \\\\ud800", "\\u0000 \\\\ud800"),
+    ],
+)
+def test_what_no_line_may_hold_is_replaced(content: str, stored: str) -> None:
+    [line] = claude(user(content))
+    assert isinstance(line, Converted)
+    assert (json.loads(line.raw)["content"], line.replaced) == (stored, stored != content)
+
+
+@pytest.mark.parametrize(
+    ("lines", "cuts"),
+    [
+        (("title", "one", "two"), [0]),
+        (("one", "title"), []),
+        (("one", "title", "two"), [1]),
+        (("one", "title", "title", "two", "title"), [1, 2]),
+    ],
+)
+def test_a_summary_is_a_cut_where_the_conversation_goes_on_after_it(lines: Sequence[str], cuts: list[int]) -> None:
+    records: list[object] = []
+    last = None
+    for line in lines:
+        if line == "title":
+            records.append({"type": "summary", "summary": "A title", "leafUuid": last})
+        else:
+            records.append(user(line) | {"uuid": line, "parentUuid": last})
+            last = line
+    values = [json.loads(record.raw) for record in claude(*records) if isinstance(record, Converted)]
+    assert [value["before"] for value in values if value.get("type") == "cut"] == cuts

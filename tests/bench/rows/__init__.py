@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from tests.bench.bench import Bench
 from tests.bench.figures import Report
-from tests.bench.rows import appending, attributes, commands, growth, log, memory, reading, requests, sends
+from tests.bench.rows import appending, attributes, commands, growth, importing, log, memory, reading, requests, sends
 
 Row = Callable[[Bench], Report]
 
@@ -23,5 +23,6 @@ ROWS: Mapping[str, Row] = {
     "projection": log.projection,
     "memory": memory.resident,
     "sends": sends.sends,
+    "import": importing.claude_code,
     "command": commands.agent_output,
 }
