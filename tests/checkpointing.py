@@ -21,6 +21,7 @@ from typing import Any, Literal, TypeVar
 import pytest
 
 from backend.checkpoints import wire
+from backend.checkpoints.bincode import WireError
 from tests.crash.disks import need_loop_devices
 from tests.mounting import PROJECT, SCRATCH
 from tests.people import ROOT, Person
@@ -166,6 +167,20 @@ class Writer(threading.Thread):
     def __exit__(self, *_: object) -> None:
         self._stopped.set()
         self.join()
+
+
+class Asker(threading.Thread):
+    """Asks for one thing of a daemon that may be killed meanwhile; ``answer`` stays None then."""
+
+    def __init__(self, path: Path, request: wire.Request) -> None:
+        super().__init__()
+        self._path = path
+        self._request = request
+        self.answer: wire.Response | None = None
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError, WireError):
+            self.answer = exchange(self._path, self._request)
 
 
 def exchange(path: Path, request: wire.Request) -> wire.Response:

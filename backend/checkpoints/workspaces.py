@@ -162,7 +162,7 @@ class Workspaces:
             workspace.settle()
             workspace.snapshots.move_out()
             if not workspace.snapshots.ids():
-                shutil.rmtree(self._directory.index(workspace.ws_id))
+                self._remove_index(workspace.ws_id)
 
     def _free_id(self, path: str) -> str:
         """An id made of the path; one that another path has not taken."""
@@ -196,8 +196,13 @@ class Workspaces:
     def _forget(self, ws_id: str) -> None:
         self._registry.remove(ws_id)
         self._by_id.pop(ws_id, None)
-        (self._directory.index(ws_id) / "index.json").unlink(missing_ok=True)  # first: without it the rest is swept
-        shutil.rmtree(self._directory.index(ws_id))
+        self._remove_index(ws_id)
+
+    def _remove_index(self, ws_id: str) -> None:
+        """First what names snapshots: without it a start sweeps away what a dead daemon has left of the rest."""
+        index = self._directory.index(ws_id)
+        (index / "index.json").unlink(missing_ok=True)
+        shutil.rmtree(index)
         sync_directory(self._directory.indexes)
 
     def load(self) -> None:
@@ -240,7 +245,7 @@ class Workspaces:
                 continue
             intent = Journal(self._directory, ws_id).read()
             if isinstance(intent, Releasing) or not self._catalogue(ws_id, "").snapshots:
-                shutil.rmtree(self._directory.index(ws_id))
+                self._remove_index(ws_id)
 
     def _load(self, ws_id: str, path: str, choice: Choice) -> None:
         make_private(self._directory.index(ws_id))

@@ -2,17 +2,14 @@
 
 import os
 import random
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from backend.checkpoints import wire
-from backend.checkpoints.bincode import WireError
-from tests.checkpointing import CheckpointDaemon, checkpoint_daemon, exchange
+from tests.checkpointing import Asker, CheckpointDaemon, checkpoint_daemon
 from tests.trees import describe, plant
 
 OPERATIONS = ("init", "checkpoint", "rollback", "delete", "recover")
@@ -24,23 +21,9 @@ def daemon(request: pytest.FixtureRequest) -> Iterator[CheckpointDaemon]:
         yield running
 
 
-class Asker(threading.Thread):
-    """Asks for one thing of a daemon that may be killed meanwhile; ``answer`` stays None then."""
-
-    def __init__(self, daemon: CheckpointDaemon, request: wire.Request) -> None:
-        super().__init__()
-        self._daemon = daemon
-        self._request = request
-        self.answer: wire.Response | None = None
-
-    def run(self) -> None:
-        with suppress(OSError, WireError):
-            self.answer = exchange(self._daemon.socket, self._request)
-
-
 def killed_in(daemon: CheckpointDaemon, request: wire.Request, after_s: float) -> wire.Response | None:
     """The answer, if it came before the daemon was killed; the daemon runs again afterwards."""
-    asker = Asker(daemon, request)
+    asker = Asker(daemon.socket, request)
     asker.start()
     time.sleep(after_s)
     daemon.kill()

@@ -1,7 +1,8 @@
 """Death between any two steps of an operation on a workspace: what is found is before or after it (spec 6.6).
 
 The operation runs in a forked child that ends itself at the n-th file that it opens, renames, makes or removes: at
-every fourth by default, at each with ``-m longer``. What it leaves is then opened as a start of the daemon does.
+every fourth by default, at each with ``-m longer``. What it leaves is then opened as a start of the daemon does, and
+that dies in the same way.
 """
 
 import os
@@ -104,20 +105,39 @@ Act = Callable[[Workspaces, str], None]
 
 def dies_at(step: int, act: Act, place: Place, path: Path) -> bool:
     """Runs an operation in a child that dies before that step; whether it died."""
+
+    def run() -> None:
+        engine = place.engine()
+        for workspace in engine.all():
+            workspace.watch.arm()
+        _die_at(step)
+        act(engine, str(path))
+
+    return child_dies(run)
+
+
+def start_dies_at(step: int, place: Place) -> bool:
+    """The same of a start."""
+
+    def run() -> None:
+        _die_at(step)
+        place.engine()
+
+    return child_dies(run)
+
+
+def child_dies(run: Callable[[], None]) -> bool:
+    """Whether a child that runs this dies; an error is none of the deaths that are looked for."""
     child = os.fork()
     if child == 0:
         try:
-            engine = place.engine()
-            for workspace in engine.all():
-                workspace.watch.arm()
-            _die_at(step)
-            act(engine, str(path))
+            run()
             os._exit(0)
         finally:
             os._exit(1)
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
-    assert code in (0, DIED), f"the operation failed at step {step}"
+    assert code in (0, DIED), "it failed"
     return code == DIED
 
 
@@ -196,7 +216,9 @@ def check_recover(scene: Scene, engine: Workspaces) -> None:
         engine.init(str(scene.path), 0)
 
 
-CASES = [
+Check = Callable[[Scene, Workspaces], None]
+
+CASES: list[tuple[Act, Check]] = [
     (act_init, check_init),
     (act_checkpoint, check_checkpoint),
     (act_rollback, check_rollback),
@@ -205,20 +227,55 @@ CASES = [
 ]
 
 
+EACH_OPERATION = pytest.mark.parametrize(("act", "check"), CASES, ids=[act.__name__ for act, _ in CASES])
+
+
 @pytest.mark.limit(600)
 @pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.longer)])
-@pytest.mark.parametrize(("act", "check"), CASES, ids=[act.__name__ for act, _ in CASES])
-def test_every_step(place: Place, act: Act, check: Callable[[Scene, Workspaces], None], stride: int) -> None:
+@EACH_OPERATION
+def test_every_step(place: Place, act: Act, check: Check, stride: int) -> None:
     step, died = 1, True
     while died:
-        scene = Scene(place, f"{act.__name__}-{step}")
-        scene.trees["now"] = describe(scene.path)
-        if act is not act_init:
-            scene.register()
+        scene = prepared(place, act, f"{act.__name__}-{step}")
         died = dies_at(step, act, place, scene.path)
-        engine = place.engine()
-        nothing_is_left_over(place, engine)
-        check(scene, engine)
-        scene.remove()
+        finish(scene, check)
         step += stride
     assert step > 8, "the operation has more steps than that"
+
+
+@pytest.mark.limit(1200)
+@pytest.mark.parametrize(
+    ("stride", "start_stride"), [(12, 5), pytest.param(3, 1, marks=pytest.mark.longer)], ids=["some", "each"]
+)
+@EACH_OPERATION
+def test_every_step_of_the_starts_afterwards(
+    place: Place, act: Act, check: Check, stride: int, start_stride: int
+) -> None:
+    """Starts that die on their part, each later than the one before, leave what the last one finishes."""
+    step, died, most = 1, True, 0
+    while died:
+        scene = prepared(place, act, f"start-{act.__name__}-{step}")
+        died = dies_at(step, act, place, scene.path)
+        start_step = 1
+        while start_dies_at(start_step, place):
+            start_step += start_stride
+        most = max(most, start_step)
+        finish(scene, check)
+        step += stride
+    assert most > 8, "a start has more steps than that"
+
+
+def prepared(place: Place, act: Act, name: str) -> Scene:
+    scene = Scene(place, name)
+    scene.trees["now"] = describe(scene.path)
+    if act is not act_init:
+        scene.register()
+    return scene
+
+
+def finish(scene: Scene, check: Check) -> None:
+    """Claims what a start makes of what is there, and removes the scene."""
+    engine = scene.place.engine()
+    nothing_is_left_over(scene.place, engine)
+    check(scene, engine)
+    scene.remove()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from backend.checkpoints import wire
-from tests.checkpointing import CheckpointDaemon
+from tests.checkpointing import Asker, CheckpointDaemon, Writer
 from tests.socket.checkpoints.conftest import EACH_WAY
 
 REPLACED = "workspace was replaced; init adopts it"
@@ -122,6 +122,24 @@ def test_open_files_and_a_process_inside_hinder_nothing(daemon: CheckpointDaemon
         inside.kill()
 
 
+def test_what_chattr_protects_hinders_nothing(daemon: CheckpointDaemon, workspace: Path) -> None:
+    """What the workspace was goes as a whole, with files that nobody may remove one by one, and directories."""
+    (workspace / "protected").mkdir()
+    for name in ("immutable", "appended", "protected/below"):
+        (workspace / name).write_text(name)
+    for flag, name in (("+i", "immutable"), ("+a", "appended"), ("+i", "protected")):
+        subprocess.run(["chattr", flag, workspace / name], check=True)
+    daemon.checkpoint(workspace, "two")
+    daemon.rollback(workspace, "one")
+    assert os.listdir(workspace) == ["file"]
+    daemon.rollback(workspace, "two")
+    assert (workspace / "protected/below").read_text() == "protected/below"
+    for name in ("one", "two"):
+        assert daemon.ask(wire.Delete(str(workspace), name)) == wire.DeleteOk(name)
+    daemon.expect(wire.RecoverOk, wire.Recover(str(workspace)))
+    assert [name for name in os.listdir(daemon.area) if name.startswith(".")] == []
+
+
 def test_a_link_into_itself_is_kept(daemon: CheckpointDaemon) -> None:
     workspace = daemon.new_workspace()
     (workspace / "absolute").symlink_to(workspace / "file")
@@ -194,6 +212,60 @@ def test_snapshots_without_a_record_and_records_without_a_snapshot(daemon: Check
     assert daemon.ask(wire.Delete(name, "one")) == wire.DeleteOk("one")
     daemon.rollback(workspace, "orphan")
     assert daemon.ids(workspace) == ["two", "orphan"]
+
+
+def test_a_snapshot_that_is_back_is_not_missing_any_more(daemon: CheckpointDaemon, workspace: Path) -> None:
+    bucket = snapshot_place(daemon, workspace, "one").parent
+    aside = bucket.rename(bucket.with_name("aside"))
+    daemon.restart()
+    name = str(workspace)
+    assert daemon.expect(wire.ListOk, wire.List(name)).snapshots[0].meta.missing
+    assert daemon.expect(wire.StatusOk, wire.Status(name)).report.workspaces[0].snapshot_count == 1
+    aside.rename(bucket)
+    daemon.restart()
+    assert not daemon.expect(wire.ListOk, wire.List(name)).snapshots[0].meta.missing
+    daemon.rollback(workspace, "one")
+
+
+def test_nothing_is_forgotten_that_was_busy_while_another_was_registered(
+    daemon: CheckpointDaemon, workspace: Path
+) -> None:
+    other = daemon.new_workspace()
+    with Writer(workspace / "file"):
+        busy = Asker(daemon.socket, wire.Checkpoint(str(workspace), "two"))
+        busy.start()
+        daemon.init(other)
+        daemon.kill()
+        busy.join()
+    daemon.start()
+    assert daemon.ids(other) == []
+    assert "one" in daemon.ids(workspace)
+
+
+def test_no_descriptor_is_kept(daemon: CheckpointDaemon, workspace: Path) -> None:
+    """Of a watch, a lock or a tree, whatever was done or refused."""
+    name, before = str(workspace), 0
+    for _ in range(3):
+        other = daemon.new_workspace()
+        for request in (
+            wire.Rollback(name, "one"),
+            wire.Checkpoint(name, "one"),
+            wire.Checkpoint(name, "two"),
+            wire.Diff(name, "one", "two"),
+            wire.Delete(name, "two"),
+            wire.Init(str(other)),
+            wire.Checkpoint(str(other), "one"),
+            wire.Recover(str(other)),
+            wire.Recover(str(other)),
+        ):
+            daemon.ask(request)
+        found, before = before, descriptors(daemon)
+        assert found in (0, before)
+
+
+def descriptors(daemon: CheckpointDaemon) -> int:
+    assert daemon.process is not None
+    return len(os.listdir(f"/proc/{daemon.process.pid}/fd"))
 
 
 def test_a_missing_pinned_snapshot_needs_no_force(daemon: CheckpointDaemon) -> None:

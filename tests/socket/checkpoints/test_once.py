@@ -5,6 +5,8 @@ import stat
 import threading
 import time
 
+import pytest
+
 from backend.checkpoints import wire
 from tests.checkpointing import CheckpointDaemon, Writer, checkpoint_daemon, disk, scratch
 from tests.mounting import wait_until
@@ -48,6 +50,51 @@ def test_who_could_not_reach_a_workspace_cannot_reach_it_on_btrfs_either() -> No
         daemon.restart()
         daemon.expect(wire.RecoverOk, wire.Recover(str(workspace)), ALICE)
         assert ALICE.does((workspace / "file").read_text) == "hers"
+
+
+ON_BTRFS = pytest.mark.parametrize("shared", ["btrfs"], indirect=True, scope="package")
+
+
+@ON_BTRFS
+@pytest.mark.parametrize("other", [None, "/etc", "dangling"])
+def test_a_link_that_is_gone_or_wrong_is_made_again_by_a_start(daemon: CheckpointDaemon, other: str | None) -> None:
+    workspace = daemon.new_workspace()
+    daemon.checkpoint(workspace, "one")
+    live = workspace.resolve()
+    workspace.unlink()
+    if other is not None:
+        workspace.symlink_to(other)
+    daemon.restart()
+    assert workspace.resolve() == live
+    daemon.checkpoint(workspace, "two")
+
+
+@ON_BTRFS
+def test_a_diff_of_btrfs_knows_renames_and_links(daemon: CheckpointDaemon) -> None:
+    workspace = daemon.new_workspace()
+    for name in ("renamed", "linked", "moved by link", "truncated", "both"):
+        (workspace / name).write_text(name)
+    (workspace / "directory").mkdir()
+    daemon.checkpoint(workspace, "one")
+    (workspace / "renamed").rename(workspace / "new name")
+    (workspace / "directory").rename(workspace / "工作 区")
+    os.link(workspace / "linked", workspace / "second link")
+    os.link(workspace / "moved by link", workspace / "moved")
+    (workspace / "moved by link").unlink()
+    os.truncate(workspace / "truncated", 3)
+    (workspace / "both").rename(workspace / "both ways")
+    (workspace / "both ways").write_text("and changed")
+    daemon.checkpoint(workspace, "two")
+    changes = daemon.expect(wire.DiffOk, wire.Diff(str(workspace), "one", "two")).changes
+    renamed, added, modified = wire.ChangeType.Renamed, wire.ChangeType.Added, wire.ChangeType.Modified
+    assert sorted(changes, key=lambda change: change.path) == [
+        wire.DiffEntry("both ways", renamed, "both → both ways"),
+        wire.DiffEntry("moved", renamed, "moved by link → moved"),
+        wire.DiffEntry("new name", renamed, "renamed → new name"),
+        wire.DiffEntry("second link", added, "hardlink"),
+        wire.DiffEntry("truncated", modified),
+        wire.DiffEntry("工作 区", renamed, "directory → 工作 区"),
+    ]
 
 
 def test_a_workspace_that_is_being_changed_is_shown_as_locked(copying: CheckpointDaemon) -> None:

@@ -72,6 +72,29 @@ def test_a_workspace_has_many_names_and_some_that_are_none(daemon: CheckpointDae
             daemon.refuses("WorkspaceNotFound", "workspace not found", wire.Status(name))
 
 
+def test_a_live_tree_leads_to_its_workspace_and_other_links_to_nothing(
+    daemon: CheckpointDaemon, workspace: Path
+) -> None:
+    ws_id, live = daemon.init(workspace), workspace.resolve()
+    assert daemon.expect(wire.InitOk, wire.Init(str(live))).ws_id == ws_id
+    second = workspace.with_name(f"{workspace.name} too")
+    second.symlink_to(workspace)
+    for name in (second, f"{workspace}/../{workspace.name}", live):
+        if workspace.is_symlink():
+            daemon.refuses("WorkspaceNotFound", "workspace not found", wire.List(str(name)))
+        else:
+            daemon.expect(wire.ListOk, wire.List(str(name)))
+    assert daemon.expect(wire.InitOk, wire.Init(str(second))).ws_id == ws_id
+
+
+def test_a_path_that_the_protocol_has_no_name_for(daemon: CheckpointDaemon) -> None:
+    directory = Path(os.fsdecode(os.fsencode(daemon.new_workspace()) + b"\xff"))
+    directory.mkdir()
+    link = directory.with_name(f"to {daemon.new_workspace().name}")
+    link.symlink_to(directory)
+    daemon.refuses("InvalidPath", "not UTF-8", wire.Init(str(link)))
+
+
 # --- Checkpoint -----------------------------------------------------------------------------------------------------
 
 
@@ -330,6 +353,16 @@ def test_a_file_that_is_merely_open_is_no_conflict(daemon: CheckpointDaemon, wor
         file.write("x")
         file.flush()
         daemon.checkpoint(workspace, "one")
+
+
+def test_a_writer_is_noticed_in_what_replaced_a_workspace(daemon: CheckpointDaemon, workspace: Path) -> None:
+    daemon.init(workspace)
+    workspace.rename(workspace.with_name(f"{workspace.name} away"))
+    workspace.mkdir()
+    (workspace / "file").touch()
+    daemon.init(workspace)
+    with Writer(workspace / "file"):
+        daemon.refuses("WriteLockConflict", "active write operations", wire.Checkpoint(str(workspace), "one"))
 
 
 # --- many at once ---------------------------------------------------------------------------------------------------
