@@ -81,15 +81,6 @@ class Database:
         except sqlite3.Error as error:
             raise self._failed(error) from error
 
-    def blob(self, table: str, column: str, id: int, start: int, size: int) -> bytes:
-        """A part of a value, which must hold it; the rest is not read."""
-        try:
-            with self.connection.blobopen(table, column, id, readonly=True) as blob:
-                blob.seek(start)
-                return blob.read(size)
-        except sqlite3.Error as error:
-            raise self._failed(error) from error
-
     def insert(self, sql: str, *values: Any) -> int:
         """Like ``run``; the new row's id."""
         row = self.run(sql, values).lastrowid

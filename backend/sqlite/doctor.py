@@ -5,15 +5,11 @@ is not, the log itself, is never repaired. Lines that wait (``pending``) are mer
 """
 
 import sqlite3
-from collections.abc import Iterator
 from typing import NamedTuple
 
-from backend.lines import foreign_line
 from backend.names import cwd_key
-from backend.run_lines import run_lines
-from backend.sqlite import segments
-from backend.sqlite.logs import INSERT_RUN_LINE
-from backend.sqlite.segments import RECORD_SIZE, Part
+from backend.sqlite.line_views import wrong_views
+from backend.sqlite.segments import RECORD_SIZE
 
 
 class _Check(NamedTuple):
@@ -82,7 +78,8 @@ def broken_invariants(connection: sqlite3.Connection) -> list[str]:
     _prepare(connection)
     found = [reason for check in _CHECKS for [reason] in connection.execute(check.find)]
     return found + [
-        f"what log {log} says of runs from entry {start} on" for log, start, _, _ in _wrong_runs(connection)
+        f"what log {wrong.log} says of {wrong.view.words} from entry {wrong.start} on"
+        for wrong in wrong_views(connection)
     ]
 
 
@@ -94,9 +91,8 @@ def repair(connection: sqlite3.Connection) -> None:
         connection.execute("REINDEX")
         for statement in (*(check.repair for check in _CHECKS if check.repair), *_INDEX_REPAIRS):
             connection.execute(statement)
-        for log, start, end, lines in list(_wrong_runs(connection)):
-            connection.execute("DELETE FROM run_line WHERE log = ? AND n >= ? AND n < ?", (log, start, end))
-            connection.executemany(INSERT_RUN_LINE, [(log, *line) for line in lines])
+        for wrong in list(wrong_views(connection)):
+            wrong.mend(connection)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -106,18 +102,3 @@ def repair(connection: sqlite3.Connection) -> None:
 
 def _prepare(connection: sqlite3.Connection) -> None:
     connection.create_function("key_of", 1, cwd_key, deterministic=True)
-
-
-_RunRow = tuple[int, str, str, str | None]
-
-
-def _wrong_runs(connection: sqlite3.Connection) -> Iterator[tuple[int, int, int, list[_RunRow]]]:
-    """``(log, first entry, the one after the last, what run_line must say)`` of each segment where it does not."""
-    said = "SELECT n, kind, run, client FROM run_line WHERE log = ? AND n >= ? AND n < ? ORDER BY n"
-    for log, n, *blobs in connection.execute("SELECT log, n, entries, messages, events FROM segment"):
-        part = Part(*blobs)
-        end = n + part.length
-        lines = [foreign_line(row.stream, row.raw) for row in segments.unpack(part, n, n, end)]
-        wanted: list[_RunRow] = [(line.n, line.kind, line.run, line.client) for line in run_lines(lines, n)]
-        if connection.execute(said, (log, n, end)).fetchall() != wanted:
-            yield log, n, end, wanted

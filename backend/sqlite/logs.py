@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from backend.rows import MAX_RUN_LINES, Line, Row, RunLine, Stream
-from backend.run_lines import MAX_STARTS, run_lines
+from backend.run_lines import MAX_STARTS
 from backend.sqlite import segments
 from backend.sqlite.database import Database
+from backend.sqlite.line_views import LINE_VIEWS, NO_VALUES, Values
 from backend.sqlite.segments import BEGINNING, Checkpoint, Outline, Part
 
 Axis = Literal["n", "messages", "events"]
@@ -33,6 +34,8 @@ _OUTLINE = (
     f"SELECT id, n, start, messages_start, events_start, {_VALUES_N}, entries, length(messages), length(events)"
     " FROM segment"
 )
+_WITH = f"{_OUTLINE} WHERE log = ? AND n <= ? ORDER BY n DESC LIMIT 1"
+_VALUES = f"SELECT {', '.join(Values._fields)} FROM value_line WHERE log = ? AND n = ?"
 _EXTENDED = ", ".join(f"{blob} = CAST({blob} || ? AS BLOB)" for blob in ("entries", "messages", "events"))
 _EXTEND = f"UPDATE segment SET {_EXTENDED} WHERE id = ?"
 _EXTEND_AND_START = (
@@ -44,7 +47,8 @@ _REPLACE = (
     " WHERE log = ? AND n = ?"
 )
 _SIZE = "length(entries) + length(messages) + length(events)"
-_SIZES = f"SELECT n, start, {_SIZE} FROM segment WHERE log = ? ORDER BY n DESC"
+_WEIGHTS = f"""SELECT n, start, {segments.RECORD_WEIGHT} * length(entries) + length(messages) + length(events)
+    FROM segment WHERE log = ? ORDER BY n DESC"""
 _PARTS = f"SELECT messages_start, events_start, {_BLOBS} FROM segment WHERE log = ? AND n BETWEEN ? AND ? ORDER BY n"
 _BASE = f"SELECT parent, base_n, base_messages, base_events, {_VALUES_N} FROM log WHERE id = ?"
 _FROM = "log = ? AND {0} >= (SELECT max({0}) FROM segment WHERE log = ? AND {0} <= ?) AND {0} < ? ORDER BY {0}"
@@ -54,7 +58,6 @@ _BYTES = {
     for stream in ("messages", "events")
 }
 
-INSERT_RUN_LINE = "INSERT INTO run_line (log, n, kind, run, client) VALUES (?, ?, ?, ?, ?)"
 _FIND_RUN_LINES = (
     "SELECT n, kind, run, client FROM run_line WHERE log = ? AND {} = ? AND n >= ? AND n < ? ORDER BY n LIMIT ?"
 )
@@ -138,9 +141,10 @@ class Logs:
 
     def append(self, log: int, tail: Tail, lines: Sequence[Line], times: Sequence[int]) -> Tail:
         """Stores lines behind ``tail``, the log's own; the new one."""
-        for line in run_lines(lines, tail.end.n):
-            self._database.run(INSERT_RUN_LINE, (log, line.n, line.kind, line.run, line.client))
-            if line.kind == "done":
+        for view in LINE_VIEWS:
+            view.add(self._database.connection, log, view.rows(lines, tail.end.n))
+        for line in lines:
+            if line.run is not None and line.key == "done":
                 self._database.run("DELETE FROM live_run WHERE session = ? AND run = ?", (log, line.run))
         if tail.segment is not None and tail.size + segments.packed_size(lines) <= segments.ROW_LIMIT:
             return self._extend(tail, lines, times)
@@ -171,8 +175,8 @@ class Logs:
 
     def _join(self, log: int, start: int) -> None:
         """Joins the rows that begin at ``start`` or later, as far as they fit together."""
-        rows = list(reversed(self._sizes_from(log, start)))
-        for run in segments.joinable([size for _, size in rows]):
+        rows = list(reversed(self._weights_from(log, start)))
+        for run in segments.joinable([weight for _, weight in rows]):
             first, *_, last = (n for n, _ in rows[run])
             found = self._database.run(_PARTS, (log, first, last)).fetchall()
             starts = [next((row[column] for row in found if row[column] is not None), None) for column in (0, 1)]
@@ -180,13 +184,13 @@ class Logs:
             self._database.run("DELETE FROM segment WHERE log = ? AND n > ? AND n <= ?", (log, first, last))
             self._database.run(_REPLACE, (*starts, *part, log, first))
 
-    def _sizes_from(self, log: int, start: int) -> list[tuple[int, int]]:
-        cursor = self._database.run(_SIZES, (log,))
+    def _weights_from(self, log: int, start: int) -> list[tuple[int, int]]:
+        cursor = self._database.run(_WEIGHTS, (log,))
         found: list[tuple[int, int]] = []
-        for n, at, size in cursor:
+        for n, at, weight in cursor:
             if at < start:
                 break
-            found.append((n, size))
+            found.append((n, weight))
         cursor.close()
         return found
 
@@ -248,25 +252,30 @@ class Logs:
             found += (RunLine(*row) for row in self._database.all(sql, owner, key, low, high, most))
         return found[:most]
 
-    def row(self, log: int, n: int) -> Row:
-        """One entry, which must exist: reads no other line."""
-        segment, begin, part = self._row_with(log, n)
-        time, kind, stream, start, size = segments.locate(part, n - begin.n)
-        return Row(n, time, kind, stream, self._database.blob("segment", stream, segment, start, size))
-
     def checkpoint(self, log: int, n: int) -> tuple[Checkpoint, int]:
         """What the first ``n`` entries amount to, and the ms time of the last of them (0 of none); reads no line."""
         if n == 0:
             return BEGINNING, 0
         _, begin, part = self._row_with(log, n - 1)
-        return segments.after(begin, segments.begun(part, n - begin.n)), segments.locate(part, n - 1 - begin.n).time
+        whole = segments.begun(part, n - begin.n)
+        return segments.after(begin, whole), segments.time_of(whole, whole.length - 1)
+
+    def values(self, log: int, n: int | None) -> Values:
+        """What an entry sets, which must set something; nothing, where there is no such entry."""
+        if n is None:
+            return NO_VALUES
+        return Values(*self._database.one(_VALUES, self._owner(log, n), n))
 
     def _row_with(self, log: int, n: int) -> tuple[int, Checkpoint, Outline]:
-        """The id, beginning and outline of the row that holds an entry, in whichever log of the chain it is."""
+        """The id, beginning and outline of the row that holds an entry."""
+        return _outline(self._database.one(_WITH, self._owner(log, n), n))
+
+    def _owner(self, log: int, n: int) -> int | None:
+        """The log of the chain that holds an entry."""
         owner: int | None = log
         while owner is not None and n < (base := self.base(owner)).end.n:
             owner = base.parent
-        return _outline(self._database.one(f"{_OUTLINE} WHERE log = ? AND n <= ? ORDER BY n DESC LIMIT 1", owner, n))
+        return owner
 
     def _spans(self, log: int, axis: Axis, start: int, end: int) -> list[tuple[int, int, int]]:
         """The logs of the chain that hold a range, and which part of it, in order."""
@@ -291,7 +300,7 @@ def sweep(connection: sqlite3.Connection) -> bool:
     [log] = unused
     [needed] = connection.execute("SELECT max(base_n) FROM log WHERE parent = ?", (log,)).fetchone()
     if _remove_rows(connection, log, needed or 0):
-        connection.execute("DELETE FROM run_line WHERE log = ? AND n >= ?", (log, needed or 0))
+        _remove_views(connection, log, needed or 0)
         if needed is None:
             _remove_log(connection, log)
         else:
@@ -314,7 +323,13 @@ def _remove_rows(connection: sqlite3.Connection, log: int, needed: int) -> bool:
     if first is None:
         return True
     connection.execute("DELETE FROM segment WHERE log = ? AND n >= ?", (log, first))
+    _remove_views(connection, log, first)
     return removed < SWEEP_BYTES
+
+
+def _remove_views(connection: sqlite3.Connection, log: int, first: int) -> None:
+    for view in LINE_VIEWS:
+        view.remove(connection, log, first)
 
 
 def _cut_last_row(connection: sqlite3.Connection, log: int, needed: int) -> None:

@@ -1,13 +1,10 @@
 """Databases of earlier formats: what makes each one of the next format, inside a transaction."""
 
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
-from backend.lines import foreign_line
-from backend.run_lines import run_lines
-from backend.sqlite import segments
-from backend.sqlite.logs import INSERT_RUN_LINE
-from backend.sqlite.segments import Part
+from backend.sqlite.line_views import RUN_LINES, VALUE_LINES, LineView, lines_of_segments
 
 _PENDING = "CREATE TABLE pending (id INTEGER PRIMARY KEY, data BLOB NOT NULL) STRICT"
 _RUNS = (
@@ -26,20 +23,29 @@ _RUNS = (
         run     TEXT    NOT NULL
     ) STRICT""",
 )
+_VALUES = (
+    """CREATE TABLE value_line (
+        log         INTEGER NOT NULL REFERENCES log (id) ON DELETE CASCADE,
+        n           INTEGER NOT NULL,
+        latest_size INTEGER,
+        state       TEXT,
+        cwd         TEXT,
+        meta        TEXT,
+        PRIMARY KEY (log, n)
+    ) STRICT, WITHOUT ROWID""",
+)
 
 
-def _add_runs(connection: sqlite3.Connection) -> None:
-    for statement in _RUNS:
+def _add_view(view: LineView, statements: Sequence[str], connection: sqlite3.Connection) -> None:
+    for statement in statements:
         connection.execute(statement)
-    for log, n, *blobs in connection.execute("SELECT log, n, entries, messages, events FROM segment"):
-        part = Part(*blobs)
-        lines = [foreign_line(row.stream, row.raw) for row in segments.unpack(part, n, n, n + part.length)]
-        for line in run_lines(lines, n):
-            connection.execute(INSERT_RUN_LINE, (log, line.n, line.kind, line.run, line.client))
+    for log, first, lines in lines_of_segments(connection):
+        view.add(connection, log, view.rows(lines, first))
 
 
 MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], object]] = {
     1: lambda connection: connection.execute(_PENDING),
-    2: _add_runs,
+    2: partial(_add_view, RUN_LINES, _RUNS),
+    3: partial(_add_view, VALUE_LINES, _VALUES),
 }
 """Format version → what makes a database of it one of the next version (without its ``user_version``)."""

@@ -24,7 +24,7 @@ from backend.sqlite.migrations import MIGRATIONS
 
 DATABASE = "ctxfs.db"
 LOCK = "lock"
-VERSION = 3
+VERSION = 4
 APPLICATION_ID = 0x63747866
 
 QUICK_CHECK_LIMIT = 32 << 20

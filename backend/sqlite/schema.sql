@@ -1,4 +1,4 @@
--- The sqlite store (specs 1 and 2), format 3.
+-- The sqlite store (specs 1 and 2), format 4.
 --
 -- Files of a store directory: ctxfs.db (this), ctxfs.db-wal while it is open, lock (flock by the one process that has
 -- it open), disk/ (ordinary directories, not ours). No absolute path is stored: a store can be moved.
@@ -9,12 +9,12 @@
 -- a log's entries from 0. seq is the store-wide commit sequence. Offsets count bytes of messages.jsonl or events.jsonl
 -- as a reader sees them, newlines included; those of a branch include the prefix it shares with its parent.
 --
--- What is true and what is derived. `log`, `segment` and `pending` are the log, the only truth. `run_line`, the columns
+-- What is true and what is derived. `log`, `segment` and `pending` are the log, the only truth. `run_line`, `value_line`, the columns
 -- of `session` from updated_at to cwd_key, the by-cwd rows of `mapping`, list_size and list_mtime are views of `log` and
 -- `segment` that change in the transaction that puts lines there.
 
 PRAGMA application_id = 0x63747866;
-PRAGMA user_version = 3;
+PRAGMA user_version = 4;
 
 -- One row. `openings` counts the openings that wrote something: seq = openings << 40 | a count in memory. So seq grows
 -- with every commit, across restarts and whatever the clock says, and no append has to store it here.
@@ -92,8 +92,9 @@ CREATE INDEX log_parent ON log (parent, base_n) WHERE parent IS NOT NULL;
 -- on where the row before ended; the last row ends at the session's n, messages_size and events_size.
 --
 -- An append extends the last row while that fits a database page, else it begins a new one. When a row begins in a
--- later window of 256 KiB of `start`, the rows of the window before become one. So a row costs a page to append to, and
--- reading a long log costs a row for 256 KiB. Not a row a line: that is 2–4 times slower to read and a fifth bigger.
+-- later window of 256 KiB of `start`, the rows of the window before become one (several, where lines are so short that
+-- it would hold more than a thousand). So a row costs a page to append to, and reading a long log costs a row for
+-- 256 KiB. Not a row a line: that is 2–4 times slower to read and a fifth bigger.
 CREATE TABLE segment (
     id             INTEGER PRIMARY KEY,
     log            INTEGER NOT NULL REFERENCES log (id),
@@ -138,6 +139,19 @@ CREATE TABLE run_line (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX run_line_run ON run_line (log, run);
 CREATE INDEX run_line_client ON run_line (log, client) WHERE client IS NOT NULL;
+
+-- What the lines that set latest.md, state, cwd or meta.json set it to (of latest.md its size, the newline counted), NULL
+-- for what a line does not set. A view of `segment` as `run_line` is, so that a branch from the middle of a log knows
+-- what its files say without reading a line of it.
+CREATE TABLE value_line (
+    log         INTEGER NOT NULL REFERENCES log (id) ON DELETE CASCADE,
+    n           INTEGER NOT NULL,
+    latest_size INTEGER,
+    state       TEXT,
+    cwd         TEXT,
+    meta        TEXT,
+    PRIMARY KEY (log, n)
+) STRICT, WITHOUT ROWID;
 
 -- Work that a deletion leaves: logs without a session whose rows beyond what child logs need are still to be removed.
 CREATE TABLE unused_log (

@@ -12,6 +12,8 @@ from backend.rows import Kind, Line, Row, Stream
 
 WINDOW = 256 << 10
 """Rows that begin in one window of that many bytes become one; a new row holds no more unless one line does."""
+RECORD_WEIGHT = 16
+"""What a byte of a record counts for in that: who looks for one entry reads all records of its row, and no line."""
 ROW_LIMIT = 3900
 """Bytes that a row may grow to by appends: with its other columns it still fits a database page of 4 KiB."""
 
@@ -65,16 +67,6 @@ class Part(NamedTuple):
     def size(self) -> int:
         """Bytes in all."""
         return len(self.entries) + len(self.messages) + len(self.events)
-
-
-class Located(NamedTuple):
-    """An entry without its line's bytes: where those are in the blob of its stream, the newline not counted."""
-
-    time: int
-    kind: Kind
-    stream: Stream
-    start: int
-    size: int
 
 
 class Checkpoint(NamedTuple):
@@ -134,12 +126,12 @@ def packed_size(lines: Sequence[Line]) -> int:
 
 def chunks(lines: Sequence[Line]) -> Iterator[slice]:
     """Where to cut ``lines`` so that each piece packs into ``WINDOW``, or is one line."""
-    return _runs([len(line.raw) + RECORD_SIZE + 1 for line in lines])
+    return _runs([RECORD_WEIGHT * RECORD_SIZE + len(line.raw) + 1 for line in lines])
 
 
-def joinable(sizes: Sequence[int]) -> Iterator[slice]:
-    """Which consecutive rows of these sizes to join: runs of two and more that fit ``WINDOW``."""
-    return (run for run in _runs(sizes) if run.stop - run.start > 1)
+def joinable(weights: Sequence[int]) -> Iterator[slice]:
+    """Which consecutive rows of these weights to join: runs of two and more that fit ``WINDOW``."""
+    return (run for run in _runs(weights) if run.stop - run.start > 1)
 
 
 def join(parts: Sequence[Part]) -> Part:
@@ -166,7 +158,13 @@ def after(begin: Checkpoint, part: Outline) -> Checkpoint:
 
 def begun(part: Outline, count: int) -> Outline:
     """The first ``count`` entries of a row."""
-    return Outline(part.entries[: count * RECORD_SIZE], *(_next(part, count, flag) for flag in (0, 1)))
+    streams = part.entries[count * RECORD_SIZE + _FLAGS_AT :: RECORD_SIZE].translate(_HAS[_EVENTS])
+    messages, events = (_begins(part, count, streams.find(flag)) for flag in (0, 1))
+    return Outline(
+        part.entries[: count * RECORD_SIZE],
+        part.messages if messages is None else messages,
+        part.events if events is None else events,
+    )
 
 
 def prefix(part: Part, count: int) -> Part:
@@ -175,20 +173,17 @@ def prefix(part: Part, count: int) -> Part:
     return Part(entries, part.messages[:messages], part.events[:events])
 
 
-def locate(part: Outline, number: int) -> Located:
-    """Where in its row the line of an entry is."""
-    [time, start, flags] = _RECORD.unpack_from(part.entries, number * RECORD_SIZE)
-    size = _next(part, number + 1, flags & 1) - start - 1
-    return Located(time, _KINDS[flags >> 1 & 3], _STREAMS[flags & 1], start, size)
+def time_of(part: Outline, number: int) -> int:
+    """The ms time of an entry."""
+    [time, _, _] = _RECORD.unpack_from(part.entries, number * RECORD_SIZE)
+    return int(time)
 
 
-def _next(part: Outline, number: int, flag: int) -> int:
-    """Where a stream's first line at or after an entry begins; where there is none, the stream's end."""
-    flags = part.entries[number * RECORD_SIZE + _FLAGS_AT :: RECORD_SIZE]
-    found = flags.translate(_HAS[_EVENTS]).find(flag)
-    if found < 0:
-        return part.events if flag else part.messages
-    _, start, _ = _RECORD.unpack_from(part.entries, (number + found) * RECORD_SIZE)
+def _begins(part: Outline, count: int, after: int) -> int | None:
+    """Where the line begins of the entry that is so many after the first ``count``; None of none (-1)."""
+    if after < 0:
+        return None
+    [_, start, _] = _RECORD.unpack_from(part.entries, (count + after) * RECORD_SIZE)
     return int(start)
 
 
@@ -204,12 +199,12 @@ def _records(part: Part, first: int = 0) -> Iterator[tuple[int, int, int]]:
     return _RECORD.iter_unpack(memoryview(part.entries)[first * RECORD_SIZE :])
 
 
-def _runs(sizes: Sequence[int]) -> Iterator[slice]:
+def _runs(weights: Sequence[int]) -> Iterator[slice]:
     cuts, total = [0], 0
-    for number, size in enumerate(sizes):
-        if total and total + size > WINDOW:
+    for number, weight in enumerate(weights):
+        if total and total + weight > WINDOW:
             cuts.append(number)
             total = 0
-        total += size
-    cuts.append(len(sizes))
+        total += weight
+    cuts.append(len(weights))
     return (slice(a, b) for a, b in pairwise(cuts))

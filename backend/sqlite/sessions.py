@@ -7,7 +7,7 @@ import msgspec
 from backend.entries import SessionHeader
 from backend.errors import SessionAlreadyExistsError
 from backend.facts import later, stream_size
-from backend.lines import foreign_line, text_of
+from backend.lines import text_of
 from backend.log_contract import (
     branch_row,
     child_header,
@@ -18,7 +18,7 @@ from backend.log_contract import (
     new_header,
     scope_of,
 )
-from backend.rows import NO_SOURCE, Line, Removed, Row, Session, Snapshot, Source, Stream
+from backend.rows import NO_SOURCE, Removed, Row, Session, Snapshot, Source, Stream
 from backend.sqlite import rows
 from backend.sqlite.core import atomic, growing
 from backend.sqlite.logs import sweep
@@ -185,7 +185,9 @@ class Sessions(Runs):
         """What the files of a log's first ``base.n`` entries say, in a row that is otherwise ``made``."""
         if base.n == 0:
             return made
-        state, cwd, meta, latest = (self._line(log, n) for n in (base.state_n, base.cwd_n, base.meta_n, base.latest_n))
+        latest, state, cwd, meta = (
+            self._logs.values(log, n) for n in (base.latest_n, base.state_n, base.cwd_n, base.meta_n)
+        )
         return msgspec.structs.replace(
             made,
             n=base.n,
@@ -193,18 +195,12 @@ class Sessions(Runs):
             messages_size=base.messages,
             events_size=base.events,
             latest_n=base.latest_n,
-            latest_size=(latest and latest.latest_size) or 0,
-            state=(state and state.state) or made.state,
-            cwd=(cwd and cwd.cwd) or made.cwd,
-            cwd_seq=made.seq if cwd else 0,
-            meta=(meta and meta.meta) or made.meta,
+            latest_size=latest.latest_size or 0,
+            state=state.state or made.state,
+            cwd=cwd.cwd or made.cwd,
+            cwd_seq=made.seq if cwd.cwd else 0,
+            meta=meta.meta or made.meta,
         )
-
-    def _line(self, log: int, n: int | None) -> Line | None:
-        if n is None:
-            return None
-        row = self._logs.row(log, n)
-        return foreign_line(row.stream, row.raw)
 
     def _refuse_place(self, owner: int, name: str, session_id: str) -> None:
         if self.session(owner, name) is not None:

@@ -17,7 +17,7 @@ def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Harness:
     """A store whose rows are small, so that a few lines make many of them, and in which no line waits."""
     monkeypatch.setattr(pending, "LIMIT", 0)
     monkeypatch.setattr(segments, "ROW_LIMIT", 200)
-    monkeypatch.setattr(segments, "WINDOW", 1000)
+    monkeypatch.setattr(segments, "WINDOW", 3000)
     return Harness("sqlite", tmp_path)
 
 
@@ -45,10 +45,10 @@ def fill(at: Harness, name: str, lines: list[Line]) -> Session:
 
 
 def test_a_row_grows_to_its_limit_and_rows_of_a_window_become_one(at: Harness) -> None:
-    session = fill(at, "s", [say("x" * 20)] * 80)
+    session = fill(at, "s", [say("x" * 20)] * 240)
 
     *joined, last = row_sizes(at, session.id)
-    assert len(joined) < 12
+    assert len(joined) < 40
     assert all(size <= segments.WINDOW for size in joined)
     assert last <= segments.ROW_LIMIT
 
@@ -253,7 +253,7 @@ def test_the_index_and_a_listing_of_ten_thousand_sessions_page_by_id(tmp_path: P
         logs._BYTES["messages"].replace("?", "1"),
         logs._BYTES["events"].replace("?", "1"),
         logs._ROWS.replace("?", "1"),
-        logs._SIZES.replace("?", "1"),
+        logs._WEIGHTS.replace("?", "1"),
         "SELECT max(base_n) FROM log WHERE parent = 1",
     ],
 )

@@ -311,7 +311,7 @@ def test_a_database_of_the_first_format_goes_on(closed: Path) -> None:
         start = event("start", id="r1", run="r1", client_id="c1", scope="private", cwd="/")
         store.append([Append(session.id, [start])])
         store.add_space("home/1001", 1001, 1001, 0o700)  # merges what waits
-    tables = ("pending", "run_line", "live_run")
+    tables = ("pending", "run_line", "live_run", "value_line")
     for sql in (*(f"DROP TABLE {table}" for table in tables), "PRAGMA user_version = 1"):
         execute(sql)(closed / "ctxfs.db")
 

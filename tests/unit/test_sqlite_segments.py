@@ -86,18 +86,16 @@ def test_unpack_cuts_bounds_to_the_row(lines: list[Line], first: int, start: int
 
 
 @given(st.lists(st.integers(1, segments.WINDOW * 2), max_size=20))
-def test_only_rows_that_fit_together_are_joined(sizes: list[int]) -> None:
-    runs = list(segments.joinable(sizes))
+def test_only_rows_that_fit_together_are_joined(weights: list[int]) -> None:
+    runs = list(segments.joinable(weights))
 
-    assert all(run.stop - run.start > 1 and sum(sizes[run]) <= segments.WINDOW for run in runs)
+    assert all(run.stop - run.start > 1 and sum(weights[run]) <= segments.WINDOW for run in runs)
     assert all(a.stop <= b.start for a, b in pairwise(runs))
 
 
 @given(st.lists(LINES, min_size=1, max_size=12))
-def test_an_outline_says_where_each_line_is(lines: list[Line]) -> None:
+def test_an_outline_says_when_each_entry_was_and_what_those_before_it_are(lines: list[Line]) -> None:
     part = packed(lines)
     for row in expected(lines):
-        found = segments.locate(part.outline, row.n)
-        data = getattr(part, found.stream)[found.start : found.start + found.size]
-        assert Row(row.n, found.time, found.kind, found.stream, data) == row
+        assert segments.time_of(part.outline, row.n) == row.time
         assert segments.begun(part.outline, row.n) == packed(lines[: row.n]).outline
