@@ -4,10 +4,10 @@ import argparse
 import json
 from typing import NamedTuple
 
-from mountctl import places
 from mountctl.cli import OK
 from mountctl.session_options import add_json, add_space
-from mountctl.sessions import owners, read_value, recent, updated_at
+from mountctl.session_rows import newest
+from mountctl.sessions import owners
 from mountctl.text import age_text, print_table
 
 DESCRIPTION = "Lists the agents and models that have sessions: how many, the most recently updated one, and its state."
@@ -40,13 +40,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def agents(space: str | None) -> list[Agent]:
     """The agents and models of a space that have sessions, by name."""
-    found = (_row(f"{places.owner(name, space)}/session", name) for name in owners(space))
-    return [row for row in found if row is not None]
+    return [Agent(name, *found) for name in owners(space) if (found := _newest(name, space))]
 
 
-def _row(directory: str, agent: str) -> Agent | None:
-    sessions = recent(directory)
-    if not sessions:
+def _newest(agent: str, space: str | None) -> tuple[int, str, int, str] | None:
+    found = newest(agent, space)
+    if found is None:
         return None
-    newest = f"{directory}/{sessions[0]}"
-    return Agent(agent, len(sessions), sessions[0], updated_at(newest), read_value(f"{newest}/state"))
+    count, row = found
+    return count, row.name, row.updated_at, row.state

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from mountctl.cli import OK
 from mountctl.progress import followed
 from mountctl.session_options import add_agent, add_json
-from mountctl.sessions import SessionRow, directory_of, names, rows
+from mountctl.session_rows import rows
+from mountctl.sessions import SessionRow, directory_of, names
 from mountctl.text import age_text, counted, escaped_name, styled
 
 DESCRIPTION = """Shows which session was branched from which, and after how many entries. One whose parent is not there
@@ -29,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    directory = directory_of(arguments.agent, arguments.space)
-    nodes = tree(followed(rows(directory), len(names(directory))))
+    total = len(names(directory_of(arguments.agent, arguments.space)))
+    nodes = tree(followed(rows(arguments.agent, arguments.space), total))
     if arguments.json:
         print(json.dumps({"sessions": [{"depth": len(node.rails), **node.row._asdict()} for node in nodes]}))
     else:

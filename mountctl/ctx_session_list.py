@@ -2,13 +2,13 @@
 
 import argparse
 import json
-from collections.abc import Iterator
 from itertools import islice
 
 from mountctl.cli import OK
-from mountctl.progress import Progress
+from mountctl.progress import followed
 from mountctl.session_options import STATES, add_agent, add_json, natural
-from mountctl.sessions import SessionRow, directory_of, names, rows
+from mountctl.session_rows import rows
+from mountctl.sessions import SessionRow, directory_of, names
 from mountctl.text import age_text, bytes_text, print_table
 
 DESCRIPTION = "Lists an agent's sessions, most recently updated first."
@@ -22,22 +22,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    directory = directory_of(arguments.agent, arguments.space)
-    with Progress(len(names(directory))) as progress:
-        found = islice(_chosen(directory, arguments.state, progress), arguments.limit)
-        if arguments.json:
-            print(json.dumps({"sessions": [row._asdict() for row in found]}))
-        else:
-            print_table(("name", "state", "updated", "entries", "size", "cwd", "parent"), map(_cells, found))
+    total = len(names(directory_of(arguments.agent, arguments.space)))
+    listed = followed(rows(arguments.agent, arguments.space), total)
+    found = islice((row for row in listed if arguments.state in (None, row.state)), arguments.limit)
+    if arguments.json:
+        print(json.dumps({"sessions": [row._asdict() for row in found]}))
+    else:
+        print_table(("name", "state", "updated", "entries", "size", "cwd", "parent"), map(_cells, found))
     return OK
-
-
-def _chosen(directory: str, state: str | None, progress: Progress) -> Iterator[SessionRow]:
-    seen = progress.of_file()
-    for number, row in enumerate(rows(directory)):
-        seen(number)
-        if state in (None, row.state):
-            yield row
 
 
 def _cells(row: SessionRow) -> tuple[str, ...]:

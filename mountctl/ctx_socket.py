@@ -129,3 +129,9 @@ def place(space: str | None) -> dict[str, Any]:
         return {"space": space}
     owner = os.path.basename(places.home())
     return {"home": int(owner)} if owner.isdecimal() else {}
+
+
+def knows(space: str | None) -> bool:
+    """Whether ``place`` is where files are looked for: not with a ``$CTX_HOME`` of some other mount."""
+    parent = os.path.dirname(places.home())
+    return space is not None or os.path.realpath(parent) == os.path.realpath(f"{places.root()}/home")

@@ -24,6 +24,12 @@ class Status(_Place, frozen=True, tag="status"):
     """Figures of the mount and of a place."""
 
 
+class Sessions(_Place, frozen=True, kw_only=True, tag="sessions"):
+    """The live sessions of an agent, and what their files say of them."""
+
+    agent: str
+
+
 class Part(msgspec.Struct, frozen=True, kw_only=True):
     """Entries with their own times for one session: for each ``[stream, ms]`` a line follows the request.
 
@@ -70,4 +76,4 @@ class Doctor(_Place, frozen=True, kw_only=True, tag="doctor"):
     session: str | None = None
 
 
-Request = Ping | Status | Import | ImportMany | Search | Doctor
+Request = Ping | Status | Sessions | Import | ImportMany | Search | Doctor

@@ -5,7 +5,8 @@ from typing import assert_never
 from ctxfs.bridge import Bridge
 from ctxfs.ctx_socket.examining import Examinations
 from ctxfs.ctx_socket.importing import import_entries, import_many
-from ctxfs.ctx_socket.requests import Doctor, Import, ImportMany, Ping, Request, Search, Status
+from ctxfs.ctx_socket.listing import list_sessions
+from ctxfs.ctx_socket.requests import Doctor, Import, ImportMany, Ping, Request, Search, Sessions, Status
 from ctxfs.ctx_socket.searching import Searches
 from ctxfs.ctx_socket.status import status
 from ctxfs.files.sockets import Address
@@ -30,6 +31,8 @@ class CtxService:
                 await connection.send({"type": "pong"})
             case Status():
                 await status(self._bridge, connection, request)
+            case Sessions():
+                await list_sessions(self._bridge, connection, request)
             case Import():
                 await import_entries(self._bridge, connection, request)
             case Search():

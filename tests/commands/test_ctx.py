@@ -95,6 +95,22 @@ def test_tables_have_titles_on_a_terminal_only(agent: Agent) -> None:
     assert agent.run("agent", "session", "list", agent.name).out.split("\t")[:2] == ["s", "idle"]
 
 
+def test_lists_are_the_same_with_the_socket_and_without(agent: Agent, tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        agent.new(name)
+    agent.say("a", "user", "hello")
+    agent.run("agent", "session", "branch", agent.name, "-s", "a", "--name", "d")
+    (agent.directory / "b/cwd").write_text("/w")
+    home = agent.directory.parents[2]
+    (tmp_path / "home").symlink_to(home)
+    elsewhere = {**agent.mount.environment, "CTX_HOME": str(tmp_path / "home")}
+    for words in (("list",), ("session", "list", agent.name), ("tree", agent.name)):
+        for options in ((), ("--json",)):
+            told = agent.run("agent", *words, *options)
+            assert told == ctx("agent", *words, *options, environment=elsewhere)
+            assert told.code == 0 and (agent.name if words == ("list",) else "d") in told.out
+
+
 def test_session_list_in_json(agent: Agent) -> None:
     agent.new("old", "new")
     line = agent.say("new", "user", "x")
