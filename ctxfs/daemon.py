@@ -113,8 +113,15 @@ class Daemon:
         undo.callback(self._unmount)
         os.statvfs(self.plan.mountpoint)  # releases the GIL; answered only after FUSE's INIT, which resets read-ahead
         if owner is None:
-            mounts.set_read_ahead(mount.device)
+            self._set_read_ahead()
         self.files.write_state(self._state())
+
+    def _set_read_ahead(self) -> None:
+        """What is read at once is a matter of speed only: a container's /sys cannot be written."""
+        try:
+            mounts.set_read_ahead(self.mount.device)
+        except OSError as error:
+            log.info("the read-ahead of %s stays as it is: %s", self.plan.mountpoint, error)
 
     def _state(self) -> DaemonState:
         plan, pid = self.plan, os.getpid()

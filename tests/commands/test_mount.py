@@ -242,6 +242,29 @@ def test_a_signal_logs_what_every_thread_does_and_nothing_ends(place: Place) -> 
     assert "home" in os.listdir(place.mountpoint)
 
 
+def test_a_sys_that_cannot_be_written_keeps_nobody_from_mounting(place: Place) -> None:
+    """As in a container: it mounts, and after a kill it cleans up and mounts again."""
+    script = f"""
+        set -eu
+        mount -o remount,bind,ro /sys
+        mountctl() {{ {sys.executable} -m mountctl.main "$@"; }}
+        mountctl mount {place.mountpoint} --store {place.store}
+        kill -KILL $(mountctl status --json | jq '.mounts[] | select(.mountpoint == "{place.mountpoint}") | .pid')
+        until mountctl status | grep -q '^{place.mountpoint}  dead'; do sleep 0.1; done
+        mountctl mount {place.mountpoint} --store {place.store}
+        mountctl umount {place.mountpoint}
+    """
+    ran = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script],
+        env={**place.environment, "PYTHONPATH": str(PROJECT)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
 def test_read_ahead_is_raised(place: Place) -> None:
     place.mount()
     mount = place.mounted()
