@@ -21,7 +21,7 @@ PREFIX = "user.ctx."
 MAX_COMMAND = 64 << 10
 LISTED = ("n", "uuid", "scope")
 
-_SESSION: dict[str, Callable[[Session], object]] = {
+SESSION: dict[str, Callable[[Session], object]] = {
     "n": lambda session: session.n,
     "uuid": lambda session: session.session_id,
     "parent": lambda session: session.parent,
@@ -54,7 +54,7 @@ def get(content: Content, entry: Entry, name: str) -> bytes:
     key = name.removeprefix(PREFIX)
     if name.startswith(PREFIX) and isinstance(entry.subject, SessionSubject):
         if entry.node.kind is Kind.SESSION:
-            value = _SESSION[key](entry.subject.session) if key in _SESSION else None
+            value = SESSION[key](entry.subject.session) if key in SESSION else None
         elif not entry.row.is_directory:
             value = _file_value(content, entry, key)
     if value is None:

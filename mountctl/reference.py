@@ -1,4 +1,5 @@
-"""What the tables of commands and settings say, for readers: man pages, completions, the configuration reference.
+"""What the tables of commands and settings say, for readers: man pages, completions, the configuration reference,
+the reference of files.
 
 Development only: no command imports this. What it makes is committed below ``mountctl/share`` and ``docs`` (``./run
 docs`` writes it, a test keeps it fresh), so that an installed program needs neither shtab nor argparse-manpage.
@@ -16,6 +17,7 @@ import shtab
 from argparse_manpage.manpage import Manpage  # type: ignore[import-untyped]
 
 from ctxfs.config import SETTINGS
+from mountctl import reference_files
 from mountctl.cli import Command, Group, parser_of
 from mountctl.ctx import PROGRAM as CTX
 from mountctl.main import PROGRAM as MOUNTCTL
@@ -32,7 +34,7 @@ _MANUAL = {1: "User Commands", 8: "System Administration"}
 
 def generated() -> dict[str, str]:
     """Every generated file: its path in the project and its text."""
-    files = {"docs/configuration.md": configuration()}
+    files = {"docs/configuration.md": configuration(), "docs/files.md": reference_files.files()}
     for program, (table, section) in PROGRAMS.items():
         files[f"mountctl/share/man/{program}.{section}"] = group_page(program, table, section)
         for words, command in leaves((program,), table):

@@ -6,8 +6,10 @@ from importlib import import_module
 import pytest
 
 from ctxfs.config import SETTINGS
+from ctxfs.inodes import Kind
 from mountctl.cli import Command, parser_of
 from mountctl.reference import PROGRAMS, PROJECT, generated, leaves
+from mountctl.reference_files import ABOUT
 
 ALL = [leaf for program, (table, _) in PROGRAMS.items() for leaf in leaves((program,), table)]
 GENERATED = generated()
@@ -57,3 +59,9 @@ def test_bash_completes(line: str, expected: list[str]) -> None:
     """
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == expected
+
+
+def test_the_reference_of_files_has_every_kind_that_has_a_name() -> None:
+    rows = GENERATED["docs/files.md"].count("\n| `")
+    assert set(ABOUT) == set(Kind) - {Kind.TEMPORARY}
+    assert rows > len(ABOUT)
