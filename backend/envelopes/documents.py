@@ -11,24 +11,17 @@ import codecs
 import functools
 import json
 import math
-import re
 from typing import Any
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 SMALL = 256 << 10
 
 _CHUNK = 1 << 20
 _HEAD = 512 << 10
-_MAX_SPLIT = 400_000  # items of an array that may be told apart at once: 64 bytes of memory each
-
-# Long runs first; what follows \ is never looked at. Flat objects are one token: most items are.
-_STRING = rb'"(?>[^"\\]+|\\.)*+"'
-_tokens = re.compile(rb'\{(?>[^"{}\[\]]+|' + _STRING + rb")*+\}|" + _STRING + rb"|[\[\]{},]", re.DOTALL).finditer
-_surrogate = re.compile(rb"\\u[dD][89a-fA-F]")
-_cuts = re.compile(rb'(?<=[^\\]{12})[^\\"\x80-\xbf]')
+_DEPTH = 6  # of what is passed over in one step; a message nests four deep
 
 
 class Large:
@@ -44,26 +37,29 @@ class Large:
         """What it would be as a value."""
         return {ord("{"): dict, ord("["): list, ord('"'): str}.get(self._raw[0], object)
 
+    @property
+    def is_text(self) -> bool:
+        """Whether it is a string; without a look at its escapes and control characters it may not have been one."""
+        return self.kind is str and _patterns().text(self._raw) is not None
+
     def fields(self, names: frozenset[str]) -> dict[str, Any]:
         """Those of the fields that an object has; of a repeated one the last."""
         found = _decoder(names)(self._raw)
         return {name: _value(raw) for name in names if (raw := getattr(found, name)) is not None}
 
+    def runs(self) -> Iterator[bytes | Large]:
+        """The items of an array: arrays of as many as are small together, and each large one."""
+        at, last = _after_space(self._raw, 1), len(self._raw) - 1
+        while at < last:
+            end = self._end_of_run(at, last)
+            run = self._raw[at:end]
+            yield b"[%b]" % bytes(run) if len(run) <= SMALL else Large(_stripped(run))
+            at = _after_space(self._raw, end + 1)
+
     def items(self) -> Iterator[Any]:
         """The items of an array."""
-        if _count(self._raw, b",") < _MAX_SPLIT:
-            yield from map(_value, _splitter()(self._raw))
-            return
-        run = item = 1  # where the items that are not given yet begin, and where the current one does
-        for end in self._item_ends():
-            if end - item > SMALL:
-                yield from loads(b"[%b]" % bytes(self._raw[run : max(run, item - 1)]))
-                yield Large(_stripped(self._raw[item:end]))
-                run = end + 1
-            elif end - run > SMALL or end == len(self._raw) - 1:
-                yield from loads(b"[%b]" % bytes(self._raw[run:end]))
-                run = end + 1
-            item = end + 1
+        for run in self.runs():
+            yield from members(run)
 
     def value(self) -> Any:
         """All of it as a value, in whatever memory that takes."""
@@ -72,25 +68,33 @@ class Large:
     def ends(self) -> str:
         """A string's beginning and end, half a MiB each and without what is between them."""
         inner = self._raw[1:-1]
-        head = _cuts.search(inner, _HEAD)
-        tail = _cuts.search(inner, max(0, len(inner) - _HEAD))
+        head = _patterns().cut(inner, _HEAD)
+        tail = _patterns().cut(inner, max(0, len(inner) - _HEAD))
         if head is None or tail is None or tail.start() <= head.start():
             return str(loads(bytes(self._raw)))
         return str(loads(b'"%b%b"' % (bytes(inner[: head.start()]), bytes(inner[tail.start() :]))))
 
-    def _item_ends(self) -> Iterator[int]:
-        """Where the commas between an array's items are, and its closing bracket."""
+    def _end_of_run(self, at: int, last: int) -> int:
+        """Where the comma or bracket is after the items at ``at`` that are small together; after one at least."""
+        if last - at <= SMALL:
+            return last
+        found = _patterns().items(self._raw, at, at + SMALL).end()
+        return found - 1 if found > at else self._end_of_item(at)
+
+    def _end_of_item(self, at: int) -> int:
+        """Where the comma or bracket is after an item of any size and depth."""
         depth = 0
-        for token in _tokens(self._raw):
-            if token.end() - token.start() > 1:
-                continue
-            mark = token[0]
-            if mark in (b"[", b"{"):
+        while True:
+            step = _patterns().between if depth else _patterns().item
+            at = step(self._raw, at).end()
+            mark = self._raw[at]
+            if mark in b"[{":
                 depth += 1
-            elif mark in (b"]", b"}"):
+            elif not depth:
+                return at
+            else:
                 depth -= 1
-            if (depth == 1 and mark == b",") or depth == 0:
-                yield token.start()
+            at += 1
 
 
 def parse(raw: bytes) -> Any:
@@ -106,18 +110,16 @@ def parse(raw: bytes) -> Any:
 
 def loads(raw: bytes, object_of: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
     """One JSON value from strict JSON in UTF-8, of any size; ``object_of`` makes its objects."""
-    try:
-        value = _decode(raw.decode()) if object_of is None else _decoder_with(object_of)(raw.decode())
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    if _surrogate.search(raw):
+    decode = _decode if object_of is None else _shallow(_decoder_with(object_of))
+    value = decode(raw.decode())
+    if b"\\ud" in raw or b"\\uD" in raw:
         _check_surrogates(value)
     return value
 
 
 def is_text(value: Any) -> bool:
-    """Whether a value is a string."""
-    return type(value) is str or (type(value) is Large and value.kind is str)
+    """Whether a value is a string, of characters that there are."""
+    return type(value) is str or (type(value) is Large and value.is_text)
 
 
 def is_list(value: Any) -> bool:
@@ -128,6 +130,11 @@ def is_list(value: Any) -> bool:
 def is_object(value: Any) -> bool:
     """Whether a value is an object."""
     return type(value) is dict or (type(value) is Large and value.kind is dict)
+
+
+def whole(value: Any) -> Any:
+    """A value, in whatever memory that takes (``ValueError``: what nobody has looked at yet is no JSON)."""
+    return value.value() if type(value) is Large else value
 
 
 def fields(value: Any, names: frozenset[str]) -> dict[str, Any]:
@@ -141,18 +148,30 @@ def items(value: Any) -> Iterator[Any]:
     return value.items() if type(value) is Large else iter(value)
 
 
+def runs(value: Any) -> Iterator[Any]:
+    """The items of an array, some at a time: a list, or what ``Large.runs`` gives."""
+    return value.runs() if type(value) is Large else iter((value,))
+
+
+def members(run: Any) -> Iterable[Any]:
+    """The items of a run."""
+    items: Iterable[Any] = (run,) if type(run) is Large else loads(run) if type(run) is bytes else run
+    return items
+
+
 def ends(value: Any) -> str:
     """A string, or the two ends of a large one."""
     return value.ends() if type(value) is Large else str(value)
 
 
-def _count(view: memoryview, byte: bytes) -> int:
-    return sum(bytes(view[start : start + _CHUNK]).count(byte) for start in range(0, len(view), _CHUNK))
-
-
 def _value(raw: Any) -> Any:
     view = memoryview(raw)
     return loads(bytes(view)) if len(view) <= SMALL else Large(_stripped(view))
+
+
+def _after_space(view: memoryview, at: int) -> int:
+    end: int = _patterns().space(view, at).end()
+    return end
 
 
 def _stripped(view: memoryview) -> memoryview:
@@ -199,26 +218,61 @@ def _decoder_with(object_of: Callable[[list[tuple[str, Any]]], Any] | None) -> C
     return json.JSONDecoder(object_pairs_hook=object_of, parse_constant=_no_constant, parse_float=_finite).decode
 
 
-_decode = _decoder_with(None)
+def _shallow(decode: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """``decode``, for which nesting too deeply is as wrong as anything else."""
+
+    def decoded(raw: Any) -> Any:
+        try:
+            return decode(raw)
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+
+    return decoded
+
+
+_decode = _shallow(_decoder_with(None))
+
+
+class _Patterns:
+    """What is looked for in large documents; compiled when the first one is met.
+
+    Possessive all of them: what they match they never give back, so that time is linear and memory constant.
+    """
+
+    def __init__(self) -> None:
+        import re
+
+        text = rb'"(?>[^"\\]+|\\.)*+"'
+        nested = rb"[\[{](?>[^\"\[\]{}]+|" + text + rb")*+[\]}]"
+        for _ in range(_DEPTH - 1):
+            nested = rb"[\[{](?>[^\"\[\]{}]+|" + text + rb"|" + nested + rb")*+[\]}]"
+        item = rb"(?>[^\"\[\]{},]+|" + text + rb"|" + nested + rb")*+"
+        escape = rb'\\(?>["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|u[dD][89abAB]..\\u[dD][c-fC-F][0-9a-fA-F]{2})'
+
+        def compiled(pattern: bytes) -> Any:
+            return re.compile(pattern, re.DOTALL)
+
+        self.space = compiled(rb"[ \t\r\n]*+").match
+        self.item = compiled(item).match
+        self.items = compiled(rb"(?>" + item + rb",)*+").match
+        self.between = compiled(rb"(?>[^\"\[\]{}]+|" + text + rb"|" + nested + rb")*+").match
+        self.text = compiled(rb'"(?>[^"\\\x00-\x1f]+|' + escape + rb')*+"').fullmatch
+        self.cut = compiled(rb'(?<=[^\\]{12})[^\\"\x80-\xbf]').search
+
+
+_patterns = functools.cache(_Patterns)
 
 
 @functools.cache
-def _check_syntax() -> Callable[[bytes], Any]:
+def _check_syntax() -> Callable[[Any], Any]:
     import msgspec
 
-    return msgspec.json.Decoder(msgspec.Raw).decode
+    return _shallow(msgspec.json.Decoder(msgspec.Raw).decode)
 
 
 @functools.cache
-def _splitter() -> Callable[[memoryview], Any]:
-    import msgspec
-
-    return msgspec.json.Decoder(list[msgspec.Raw]).decode
-
-
-@functools.cache
-def _decoder(names: frozenset[str]) -> Callable[[memoryview], Any]:
+def _decoder(names: frozenset[str]) -> Callable[[Any], Any]:
     import msgspec
 
     known = msgspec.defstruct("Known", [(name, msgspec.Raw, None) for name in sorted(names)])
-    return msgspec.json.Decoder(known).decode
+    return _shallow(msgspec.json.Decoder(known).decode)

@@ -7,6 +7,7 @@ document in little memory (``documents``). Texts that leave a session have lost 
 from __future__ import annotations
 
 import json
+from collections import deque
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -17,7 +18,8 @@ from backend.envelopes.texts import bounded, preview, typed_by_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+    from types import ModuleType
 
 SCHEMA_VERSION = 1
 MAX_U64 = (1 << 64) - 1
@@ -54,9 +56,11 @@ class Session(NamedTuple):
     compaction_revision: int = 0
 
     def history(self) -> Iterator[dict[str, Any]]:
-        """Its messages without secrets, one at a time."""
+        """Its messages without secrets, one at a time (``corrupt``: more of a large one than was judged is no JSON)."""
         for message in documents.items(self.messages):
-            yield redacted_message(message if type(message) is dict else _whole(message))
+            with _corrupt(self.session_id):
+                whole = documents.whole(message)
+            yield redacted_message(whole)
 
     def summary(self) -> dict[str, Any]:
         """What clients see of a session that loads."""
@@ -126,7 +130,8 @@ def encoded(session: Session) -> bytes:
         "messages": list(session.history()),
     }
     if session.compaction is not None:
-        envelope["compaction"] = session.compaction
+        with _corrupt(session.session_id):
+            envelope["compaction"] = documents.whole(session.compaction)
     envelope["compaction_revision"] = session.compaction_revision
     try:
         return json.dumps(envelope, indent=2, ensure_ascii=False, allow_nan=False).encode()
@@ -138,11 +143,19 @@ def encoded(session: Session) -> bytes:
 def judged(messages: Any) -> tuple[int, str | None]:
     """How many messages there are, and the preview of the first prompt; ``ValueError`` for one that is none."""
     count, prompt = 0, None
-    for message in documents.items(messages):
-        found = _message(message)
-        count += 1
-        if prompt is None and found["role"] == "user":
-            prompt = preview(_shown(text) for text in _texts(found["content"]))
+    for run in documents.runs(messages):
+        if type(run) is bytes and (known := _dense().messages(run)) is not None:
+            count += len(known)
+            if prompt is None:
+                prompts = (_previewed(message.texts) for message in known if message.role == "user")
+                prompt = next(filter(None, prompts), None)
+            continue
+        for message in documents.members(run):
+            role, texts = _message(message)
+            if role == "user" and prompt is None:
+                prompt = _previewed(texts)
+            deque(texts, maxlen=0)  # which judges them all
+            count += 1
     return count, prompt
 
 
@@ -197,37 +210,51 @@ def _envelope(id: str, value: Any, workspace: str | None) -> Session:
     return Session(id, actual, *times, model, generation, found["messages"], count, prompt, compaction, revision)
 
 
-def _message(value: Any) -> dict[str, Any]:
-    """The fields of a message that is one."""
+def _message(value: Any) -> tuple[Any, Iterator[Any]]:
+    """The role and texts of a message that is one, as far as its texts are."""
     _require(documents.is_object(value), "a message", "an object")
     found = documents.fields(value, _MESSAGE)
     _require(documents.is_text(found.get("role")), "role", "a string")
     for name in ("tool_call_id", "name"):
         _require(found.get(name) is None or documents.is_text(found[name]), name, "a string")
-    content = found.get("content")
-    if not documents.is_text(content):
-        _require(documents.is_list(content), "content", "a string or an array")
-        for block in documents.items(content):
-            _block(block)
-    calls = found.get("tool_calls")
-    if calls is not None:
-        _require(documents.is_list(calls), "tool_calls", "an array")
-        for call in documents.items(calls):
-            _call(call)
-    return found
+    if found.get("tool_calls") is not None:
+        _calls(found["tool_calls"])
+    return found["role"], _texts(found.get("content"))
 
 
-def _block(value: Any) -> dict[str, Any]:
+def _texts(content: Any) -> Iterator[Any]:
+    """What a message's content says, in order; ``ValueError`` where it is none."""
+    if documents.is_text(content):
+        yield content
+        return
+    _require(documents.is_list(content), "content", "a string or an array")
+    for run in documents.runs(content):
+        if type(run) is bytes and (known := _dense().blocks(run)) is not None:
+            yield from (block.text for block in known)
+        else:
+            yield from map(_block, documents.members(run))
+
+
+def _block(value: Any) -> Any:
+    """What a content block says."""
     _require(documents.is_object(value), "a content block", "an object")
     found = documents.fields(value, _BLOCK)
     if found.get("type") == "text":
         _require(documents.is_text(found.get("text")), "text", "a string")
-        return found
+        return found["text"]
     _require(found.get("type") == "tool_result", "type of a content block", "text or tool_result")
     for name in ("tool_use_id", "content"):
         _require(documents.is_text(found.get(name)), name, "a string")
     _require(type(found.get("is_error", False)) is bool, "is_error", "a boolean")
-    return found
+    return found["content"]
+
+
+def _calls(value: Any) -> None:
+    _require(documents.is_list(value), "tool_calls", "an array")
+    for run in documents.runs(value):
+        if type(run) is not bytes or _dense().calls(run) is None:
+            for call in documents.members(run):
+                _call(call)
 
 
 def _call(value: Any) -> None:
@@ -241,21 +268,19 @@ def _call(value: Any) -> None:
         _require(documents.is_text(function.get(name)), name, "a string")
 
 
-def _texts(content: Any) -> Iterator[str]:
-    if documents.is_text(content):
-        yield documents.ends(content)
-        return
-    for block in map(_block, documents.items(content)):
-        yield documents.ends(block["text"] if block["type"] == "text" else block["content"])
+def _previewed(texts: Iterable[Any]) -> str | None:
+    """The preview of a prompt, None where it is empty."""
+    return preview(_shown(documents.ends(text)) for text in texts if text)
 
 
 def _shown(text: str) -> str:
     return redacted(typed_by_user(text)[:_MAX_PREVIEWED])
 
 
-def _whole(message: documents.Large) -> dict[str, Any]:
-    value: dict[str, Any] = message.value()
-    return value
+def _dense() -> ModuleType:
+    from backend.envelopes import dense
+
+    return dense
 
 
 @contextmanager

@@ -319,7 +319,7 @@ def _parsed(cursor: str) -> Listed:
     version, _, rest = cursor.partition(":")
     time_text, _, id = rest.partition(":")
     digits = time_text.removeprefix("+")
-    known = version == _VERSION and digits and set(digits) <= set("0123456789abcdefABCDEF")
+    known = version == _VERSION and digits and places.HEX_DIGITS.issuperset(digits)
     with suppress(EnvelopeError):
         if known and int(digits, 16) <= sessions.MAX_U64:
             return Listed(-int(digits, 16), checked_id(id))

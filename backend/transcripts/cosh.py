@@ -34,10 +34,9 @@ def convert(file: BinaryIO, scope: str) -> Iterator[Record]:
         return
     try:
         session = decoded(stored_id(raw) or "", raw, None, 0)
+        yield from _Reader(session, scope).records()
     except EnvelopeError as error:
         yield Unreadable(1, str(error.parts.get("detail", error)))
-        return
-    yield from _Reader(session, scope).records()
 
 
 class _Reader:
