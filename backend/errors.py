@@ -3,8 +3,13 @@
 Nothing here maps errors to FUSE or prints them: ``ctxfs.boundary`` and ``mountctl`` do (design, Style).
 """
 
+from __future__ import annotations
+
 import errno
-from typing import ClassVar
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import ClassVar
 
 
 class CtxError(Exception):

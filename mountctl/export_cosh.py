@@ -47,7 +47,7 @@ def _write(target: Directory, made: Session) -> None:
             generation = decoded(file.id, file.read(), None, file.modified_ms).generation
     if generation >= MAX_U64:
         raise EnvelopeError("corrupt", id=made.session_id, detail="session generation is exhausted")
-    raw = encoded(made._replace(generation=generation + 1))
+    raw = encoded(made.changed(generation=generation + 1))
     if len(raw) > directories.MAX_SESSION_FILE:
         raise Failure(f"the session is too large for cosh-core: {len(raw)} of {directories.MAX_SESSION_FILE} bytes")
     target.replace(made.session_id, raw)
@@ -65,9 +65,18 @@ def _session(exported: Exported, log: Iterable[Entry]) -> Session:
             case MarkEntry(name="meta", data={"meta": {"model": str(found)}}):
                 model = found
     now = time.time_ns() // 1_000_000
-    times = (now if first is None else first, now if last is None else last)
-    cwd = read_value(f"{exported.directory}/cwd")
-    return Session(_id(exported), cwd, *times, model, 0, messages, *judged(messages))
+    count, prompt = judged(messages)
+    return Session(
+        session_id=_id(exported),
+        workspace_scope=read_value(f"{exported.directory}/cwd"),
+        created_at_ms=now if first is None else first,
+        updated_at_ms=now if last is None else last,
+        model=model,
+        generation=0,
+        messages=messages,
+        message_count=count,
+        first_prompt=prompt,
+    )
 
 
 def _id(exported: Exported) -> str:

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 DEFAULT_PERSIST_DIR = "~/.copilot-shell/cosh-core/sessions"
 SYSTEM_LAYER = "/etc/copilot-shell/config.toml"
@@ -16,7 +20,7 @@ _LAYER = ".copilot-shell/config.toml"
 _MAX_LAYER = 1 << 20
 
 
-class Settings(NamedTuple):
+class Settings(SimpleNamespace):
     """What cosh-core is configured to do with sessions."""
 
     auto_persist: bool = True
@@ -26,13 +30,13 @@ class Settings(NamedTuple):
 
 def settings_for(workspace: str) -> Settings:
     """System < home < workspace; ``workspace`` as the client sent it."""
-    found = Settings()
+    found, warnings = dict[str, "Any"](), list[str]()
     for path in (SYSTEM_LAYER, os.path.expanduser(f"~/{_LAYER}"), os.path.join(workspace, _LAYER)):
         try:
-            found = found._replace(**_layer(path))
+            found |= _layer(path)
         except (OSError, ValueError) as error:
-            found = found._replace(warnings=(*found.warnings, f"{path}: {error}"))
-    return found
+            warnings.append(f"{path}: {error}")
+    return Settings(**found, warnings=tuple(warnings))
 
 
 def _layer(path: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ ids. Nothing of the file system is touched before the request is known to be one
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from types import SimpleNamespace
 
 from backend.envelopes.configuration import settings_for
 from backend.envelopes.directories import checked_id
@@ -20,6 +20,9 @@ from backend.envelopes.texts import bounded
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
+
+    Fields = dict[str, Any]
 
 MAX_REQUEST = MAX_RESPONSE = 1 << 20
 MAX_IDS = 128
@@ -29,10 +32,8 @@ DEFAULT_LIMIT = 20
 _MAX_MESSAGE = 2048
 _MAX_SHOWN_ID = 128
 
-Fields = dict[str, Any]
 
-
-class Answer(NamedTuple):
+class Answer(SimpleNamespace):
     """The response line, and whether it says ``ok``; warnings are for stderr."""
 
     line: bytes
@@ -55,7 +56,7 @@ def answer(raw: bytes) -> Answer:
     if len(line) > MAX_RESPONSE:
         response = {"ok": False, "error": _TOO_LONG}
         line = _line(response)
-    return Answer(line, bool(response["ok"]), warnings)
+    return Answer(line=line, ok=bool(response["ok"]), warnings=warnings)
 
 
 def shown_error(error: EnvelopeError) -> Fields:
@@ -88,12 +89,13 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value <= MAX_U64
 
 
-class Field(NamedTuple):
+class Field:
     """What a field of a request must be; ``default`` where it may be left out."""
 
-    holds: Callable[[Any], bool]
-    kind: str
-    default: Any = ...
+    def __init__(self, holds: Callable[[Any], bool], kind: str, default: Any = ...) -> None:
+        self.holds = holds
+        self.kind = kind
+        self.default = default
 
 
 _SCOPE = Field(_is_text, "a string")

@@ -11,11 +11,11 @@ import codecs
 import functools
 import json
 import math
-from typing import Any
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
 
 SMALL = 256 << 10
 

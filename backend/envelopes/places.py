@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import NamedTuple
+from types import SimpleNamespace
 
 from backend.envelopes.configuration import DEFAULT_PERSIST_DIR
 from backend.envelopes.errors import EnvelopeError, io_error
@@ -23,7 +23,7 @@ SCOPE_DIGITS = 24
 HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 
 
-class Places(NamedTuple):
+class Places(SimpleNamespace):
     """``workspace`` is canonical; ``legacy`` a directory in it that may hold its oldest sessions."""
 
     workspace: str
@@ -36,7 +36,8 @@ def places_of(workspace: str, persist_dir: str) -> Places:
     """The places of a workspace; ``io`` where it does not exist, ``invalid_request`` where it is not UTF-8."""
     canonical = _canonical(workspace)
     root = _resolved_once(_expanded(persist_dir, canonical))
-    return Places(canonical, root, f"{root.rstrip('/')}/{scope_of(canonical)}", _legacy(persist_dir, canonical, root))
+    scope = f"{root.rstrip('/')}/{scope_of(canonical)}"
+    return Places(workspace=canonical, root=root, scope=scope, legacy=_legacy(persist_dir, canonical, root))
 
 
 def scope_of(workspace: str) -> str:

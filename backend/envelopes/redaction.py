@@ -9,7 +9,10 @@ from __future__ import annotations
 import functools
 import json
 import re
-from typing import Any, NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 REDACTED = "<redacted>"
 
@@ -28,52 +31,45 @@ _SENSITIVE_KEYS = frozenset(
 )
 
 
-class Rule(NamedTuple):
-    """Replaces matches of ``pattern`` where one of ``hints`` occurs in the lower-case text."""
-
-    hints: tuple[str, ...]
-    pattern: str
-    replacement: str
-
-
+# (hints, pattern, replacement): replaces matches of the pattern where a hint occurs in the lower-case text.
 RULES = (
-    Rule(
+    (
         ("-----begin ",),
         r"(?is)-----BEGIN (?:[^\n-]*)PRIVATE KEY-----.*?(?:-----END [^\n-]*PRIVATE KEY-----|\Z)",
         REDACTED,
     ),
-    Rule(("cookie",), r"(?im)^((?:set-)?cookie\s*:\s*).*$", rf"\1{REDACTED}"),
-    Rule(
+    (("cookie",), r"(?im)^((?:set-)?cookie\s*:\s*).*$", rf"\1{REDACTED}"),
+    (
         ("authorization",),
         r"(?i)(\bauthorization\s*[:=]\s*)(?:(bearer|basic|token)\b)?\s*[^\s,;&]+",
         rf"\1\2 {REDACTED}",
     ),
-    Rule(("bearer",), r"(?i)(\bbearer\s+)[\w.~+/=-]+", rf"\1{REDACTED}"),
-    Rule(("://",), r"(?i)(\b[a-z][a-z0-9+.-]*://[^/\s:@]+:)[^@/\s]+@", rf"\1{REDACTED}@"),
-    Rule(
+    (("bearer",), r"(?i)(\bbearer\s+)[\w.~+/=-]+", rf"\1{REDACTED}"),
+    (("://",), r"(?i)(\b[a-z][a-z0-9+.-]*://[^/\s:@]+:)[^@/\s]+@", rf"\1{REDACTED}@"),
+    (
         ("--",),
         rf"(?i)((?:^|\s)--(?:{_NAMES}|authorization)(?:=|\s+)[\"']?)[^\s,;&\"']+",
         rf"\1{REDACTED}",
     ),
-    Rule(_NAME_HINTS, rf"(?i)([\"']?(?:{_NAMES})[\"']?\s*[=:]\s*[\"']?)[^\s,;&\"']+", rf"\1{REDACTED}"),
-    Rule(("gh", "github_pat_"), r"\b(?:gh[pousr]|github_pat)_\w{20,}", REDACTED),
-    Rule(
+    (_NAME_HINTS, rf"(?i)([\"']?(?:{_NAMES})[\"']?\s*[=:]\s*[\"']?)[^\s,;&\"']+", rf"\1{REDACTED}"),
+    (("gh", "github_pat_"), r"\b(?:gh[pousr]|github_pat)_\w{20,}", REDACTED),
+    (
         ("sk-", "sk_", "glpat-", "npm_", "hf_", "aiza", "xox"),
         r"\b(?:(?:sk|glpat)-[\w-]{10,}|sk_(?:live|test)_\w{10,}|(?:npm|hf)_\w{20,}|AIza[\w-]{20,}|xox[baprs]-[\w-]{10,})",
         REDACTED,
     ),
-    Rule(("eyj",), r"\beyJ[\w-]{5,}(?:\.[\w-]{5,}){2}", REDACTED),
-    Rule(("akia", "asia"), r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b", REDACTED),
-    Rule(("ltai",), r"\bLTAI[A-Za-z0-9]{12,32}\b", REDACTED),
+    (("eyj",), r"\beyJ[\w-]{5,}(?:\.[\w-]{5,}){2}", REDACTED),
+    (("akia", "asia"), r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b", REDACTED),
+    (("ltai",), r"\bLTAI[A-Za-z0-9]{12,32}\b", REDACTED),
 )
 
 
 def redacted(text: str) -> str:
     """``text`` without what looks like a secret."""
     lower = text.lower()
-    for rule in RULES:
-        if any(hint in lower for hint in rule.hints):
-            text = _compiled(rule.pattern).sub(rule.replacement, text)
+    for hints, pattern, replacement in RULES:
+        if any(hint in lower for hint in hints):
+            text = _compiled(pattern).sub(replacement, text)
     return text
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from types import SimpleNamespace
 
 from backend.envelopes import documents
 from backend.envelopes.errors import EnvelopeError
@@ -20,6 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import ModuleType
+    from typing import Any
 
 SCHEMA_VERSION = 1
 MAX_U64 = (1 << 64) - 1
@@ -40,7 +41,7 @@ _CALL = frozenset(("id", "type", "function"))
 _FUNCTION = frozenset(("name", "arguments"))
 
 
-class Session(NamedTuple):
+class Session(SimpleNamespace):
     """A session as loaded or to be persisted; times in ms since 1970, ``messages`` as ``documents`` has them."""
 
     session_id: str
@@ -54,6 +55,10 @@ class Session(NamedTuple):
     first_prompt: str | None
     compaction: Any = None
     compaction_revision: int = 0
+
+    def changed(self, **fields: Any) -> Session:
+        """The session with other values of some fields."""
+        return Session(**{**vars(self), **fields})
 
     def history(self) -> Iterator[dict[str, Any]]:
         """Its messages without secrets, one at a time (``corrupt``: more of a large one than was judged is no JSON)."""
@@ -181,7 +186,17 @@ def _summary(
 
 def _legacy(id: str, messages: Any, workspace: str, modified_ms: int) -> Session:
     count, prompt = judged(messages)
-    return Session(id, workspace, modified_ms, modified_ms, "", 0, messages, count, prompt)
+    return Session(
+        session_id=id,
+        workspace_scope=workspace,
+        created_at_ms=modified_ms,
+        updated_at_ms=modified_ms,
+        model="",
+        generation=0,
+        messages=messages,
+        message_count=count,
+        first_prompt=prompt,
+    )
 
 
 def _envelope(id: str, value: Any, workspace: str | None) -> Session:
@@ -205,9 +220,16 @@ def _envelope(id: str, value: Any, workspace: str | None) -> Session:
     actual, model = documents.ends(found["workspace_scope"]), documents.ends(found["model"])
     if workspace is not None and actual != workspace:
         raise EnvelopeError("scope_mismatch", id=id, actual=actual, expected=workspace)
-    times = (found["created_at_ms"], found["updated_at_ms"])
-    model, generation = bounded(model, MAX_MODEL), found["generation"]
-    return Session(id, actual, *times, model, generation, found["messages"], count, prompt, compaction, revision)
+    known = {name: found[name] for name in ("session_id", "created_at_ms", "updated_at_ms", "generation", "messages")}
+    return Session(
+        **known,
+        workspace_scope=actual,
+        model=bounded(model, MAX_MODEL),
+        message_count=count,
+        first_prompt=prompt,
+        compaction=compaction,
+        compaction_revision=revision,
+    )
 
 
 def _message(value: Any) -> tuple[Any, Iterator[Any]]:

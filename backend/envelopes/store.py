@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
 
 from backend.envelopes import directories, places, sessions
 from backend.envelopes.directories import Directory, SessionFile, checked_id
@@ -19,23 +18,14 @@ from backend.envelopes.sessions import Session
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
+
+    Listed = tuple[int, str, str]
+    """A session file found by listing: minus its mtime in ms, its id, its scope; so they sort newest first."""
 
 MAX_PAGE = 100
 
 _VERSION = "v1"
-
-
-class Listed(NamedTuple):
-    """A session file found by listing: in the order in which pages go, newest first."""
-
-    age: int
-    id: str
-    scope: str | None = None
-
-    @property
-    def modified_ms(self) -> int:
-        """Its mtime."""
-        return -self.age
 
 
 class SessionStore:
@@ -65,10 +55,10 @@ class SessionStore:
         """A page of summaries, newest first, and the cursor of the next one; 1 to 100 a page."""
         after = None if cursor is None else _parsed(cursor)
         directory = self._directory()
-        found = [Listed(-modified, id) for modified, id in directory.times()] if directory else []
+        found = [(-modified, id, "") for modified, id in directory.times()] if directory else []
         if self._legacy is not None:
-            scoped = {entry.id for entry in found}
-            found += [Listed(-modified, id) for modified, id in self._legacy.times() if id not in scoped]
+            scoped = {id for _, id, _ in found}
+            found += [(-modified, id, "") for modified, id in self._legacy.times() if id not in scoped]
         return _page(found, limit, after, self._listed)
 
     def page_of_all(self, limit: int, cursor: str | None = None) -> tuple[list[dict[str, Any]], str | None]:
@@ -77,7 +67,7 @@ class SessionStore:
         found: list[Listed] = []
         for name in filter(places.is_scope, directories.subdirectories(self.places.root)):
             with suppress(EnvelopeError), self._other(name) as directory:
-                found += [Listed(-modified, id, name) for modified, id in directory.times()]
+                found += [(-modified, id, name) for modified, id in directory.times()]
         return _page(found, limit, after, self._listed_elsewhere)
 
     def inspect(self, id: str) -> dict[str, Any]:
@@ -130,7 +120,17 @@ class SessionStore:
             count, prompt = sessions.judged(messages)
         except ValueError as error:
             raise EnvelopeError("corrupt", id=made, detail=str(error)) from None
-        return Session(made, self.workspace, now, now, model, 0, messages, count, prompt)
+        return Session(
+            session_id=made,
+            workspace_scope=self.workspace,
+            created_at_ms=now,
+            updated_at_ms=now,
+            model=model,
+            generation=0,
+            messages=messages,
+            message_count=count,
+            first_prompt=prompt,
+        )
 
     def persist(self, session: Session) -> Session:
         """Writes a session if its generation is the stored one, else ``conflict``; the session as it is then.
@@ -160,7 +160,7 @@ class SessionStore:
             raise EnvelopeError("corrupt", id=id, detail="session generation is exhausted")
         if stored is not None:
             self._remove_legacy_file(id)
-        written = session._replace(generation=session.generation + 1, updated_at_ms=_now_ms())
+        written = session.changed(generation=session.generation + 1, updated_at_ms=_now_ms())
         raw = sessions.encoded(written)
         if len(raw) > directories.MAX_SESSION_FILE:
             limit = directories.MAX_SESSION_FILE
@@ -217,20 +217,21 @@ class SessionStore:
 
     def _listed(self, entry: Listed) -> dict[str, Any] | None:
         """The summary of an entry of a page; None if it went meanwhile or cannot be read."""
+        age, id, _ = entry
         try:
-            file, legacy = self._opened(entry.id)
+            file, legacy = self._opened(id)
             with file:
                 return self._decoded_legacy(file).summary() if legacy else self._summary(file)
         except EnvelopeError as error:
             if error.code in ("not_found", "io"):
                 return None
-            return sessions.failed_summary(entry.id, error, self.workspace, entry.modified_ms)
+            return sessions.failed_summary(id, error, self.workspace, -age)
 
     def _listed_elsewhere(self, entry: Listed) -> dict[str, Any] | None:
-        scope = str(entry.scope)
+        age, id, scope = entry
         try:
             with self._other(scope) as directory:
-                file = directory.open(entry.id)
+                file = directory.open(id)
                 if file is None:
                     return None
                 with file:
@@ -238,7 +239,7 @@ class SessionStore:
         except EnvelopeError as error:
             if error.code != "corrupt":
                 return None
-            return sessions.failed_summary(entry.id, error, self.workspace, entry.modified_ms)
+            return sessions.failed_summary(id, error, self.workspace, -age)
 
     @property
     def _own(self) -> str:
@@ -311,7 +312,7 @@ def _page(
             page.append(shown)
         if len(page) == wanted:
             left = number < len(waiting)
-            return page, f"{_VERSION}:{entry.modified_ms:016x}:{entry.id}" if left else None
+            return page, f"{_VERSION}:{-entry[0]:016x}:{entry[1]}" if left else None
     return page, None
 
 
@@ -322,7 +323,7 @@ def _parsed(cursor: str) -> Listed:
     known = version == _VERSION and digits and places.HEX_DIGITS.issuperset(digits)
     with suppress(EnvelopeError):
         if known and int(digits, 16) <= sessions.MAX_U64:
-            return Listed(-int(digits, 16), checked_id(id))
+            return -int(digits, 16), checked_id(id), ""
     raise EnvelopeError("invalid_cursor", value=cursor)
 
 

@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 MAX_PREVIEW_CHARACTERS = 160
 
 _CONTROLS = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0)))
-_WHITE = "\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+_WHITE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _words = re.compile(f"[^{_WHITE}]+").finditer
-_trimmed = re.compile(f"[{_WHITE}]*(.*?)[{_WHITE}]*", re.DOTALL).fullmatch
 
 # How cosh-shell wraps what a person typed; what stands between these lines is its own and changes.
 _WRAPPED = "Handle this natural-language shell prompt request for a Shell-first assistant.\n"
@@ -55,5 +54,4 @@ def typed_by_user(prompt: str) -> str:
     if start < len(_INPUT) or start > end:
         return prompt
     frame = prompt.rfind(_FRAME, start, end)
-    found = _trimmed(prompt, start, frame) if frame >= 0 else None
-    return (found and found[1]) or prompt
+    return (frame >= 0 and prompt[start:frame].strip(_WHITE)) or prompt

@@ -84,7 +84,7 @@ def test_a_session_goes_on_from_what_was_loaded(store: CoshStore) -> None:
     store.put(1, generation=7, compaction={"revision": 2}, compaction_revision=2)
     with opened(store) as held:
         loaded = held.load(session_id(1))
-        written = held.persist(loaded._replace(messages=[*loaded.history(), message("more", "assistant")]))
+        written = held.persist(loaded.changed(messages=[*loaded.history(), message("more", "assistant")]))
         again = held.load(session_id(1))
     assert (written.generation, again.generation, again.message_count) == (8, 8, 2)
     assert (again.created_at_ms, again.compaction, again.compaction_revision) == (11, {"revision": 2}, 2)
@@ -114,7 +114,7 @@ def test_a_write_that_does_not_follow_what_is_stored_changes_nothing(
     if stored is not None:
         store.put(1, **stored)
     with opened(store) as held:
-        session = held.new("", [], session_id(1))._replace(**written)
+        session = held.new("", [], session_id(1)).changed(**written)
         before = {name: raw for name, raw in store.files().items() if name.endswith(".json")}
         assert refusal(held.persist, session) == code
     assert {name: raw for name, raw in store.files().items() if name.endswith(".json")} == before
@@ -257,7 +257,7 @@ def _append(workspace: str, home: str, count: int) -> None:
         while done < count:
             try:
                 loaded = held.load(session_id(1))
-                held.persist(loaded._replace(messages=[*loaded.history(), message("x")]))
+                held.persist(loaded.changed(messages=[*loaded.history(), message("x")]))
                 done += 1
             except EnvelopeError as error:
                 if error.code != "conflict":
