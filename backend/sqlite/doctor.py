@@ -8,7 +8,7 @@ import sqlite3
 from typing import NamedTuple
 
 from backend.names import cwd_key
-from backend.sqlite.line_views import wrong_views
+from backend.sqlite.line_views import LINE_VIEWS, LineView, wrong_views
 from backend.sqlite.segments import RECORD_SIZE
 
 
@@ -33,6 +33,16 @@ _HOLDER = """(SELECT id FROM session WHERE session.owner = mapping.owner AND arc
 _UNUSED = """id NOT IN (SELECT id FROM session) AND id NOT IN (SELECT log FROM unused_log)
     AND id NOT IN (SELECT parent FROM log WHERE parent IS NOT NULL)"""
 
+
+def _of_no_entry(view: LineView) -> _Check:
+    """What a view says of entries that its log does not hold."""
+    where = f"""n < (SELECT base_n FROM log WHERE id = {view.table}.log) OR n >= coalesce((
+        SELECT segment.n + length(entries) / {RECORD_SIZE} FROM segment
+        WHERE segment.log = {view.table}.log ORDER BY segment.n DESC LIMIT 1), 0)"""
+    words = f"'what log ' || log || ' says of {view.words} of entries that it has not'"
+    return _Check(f"SELECT DISTINCT {words} FROM {view.table} WHERE {where}", f"DELETE FROM {view.table} WHERE {where}")
+
+
 _CHECKS = (
     _Check(f"SELECT 'a gap in log ' || log || ' at entry ' || end FROM ({_SEGMENTS}) WHERE next_n <> end"),
     _Check(
@@ -55,6 +65,7 @@ _CHECKS = (
         f"SELECT 'the by-cwd name of session ' || id FROM session WHERE {_KEY_IS_WRONG}",
         f"UPDATE session SET cwd_key = CASE WHEN cwd_seq > 0 THEN key_of(cwd) END WHERE {_KEY_IS_WRONG}",
     ),
+    *map(_of_no_entry, LINE_VIEWS),
 )
 _INDEX_REPAIRS = (
     f"UPDATE owner SET list_size = {_LIST_SIZE}, list_mtime = list_mtime + 1 WHERE list_size <> {_LIST_SIZE}",

@@ -70,8 +70,10 @@ DERIVED = {
     "a log of nobody": "INSERT INTO log (base_n, base_messages, base_events) VALUES (0, 0, 0)",
     "a run's line is missing": "DELETE FROM run_line WHERE kind = 'start'",
     "a value's line is missing": "DELETE FROM value_line WHERE cwd IS NOT NULL",
-    "a value's line too many": "INSERT INTO value_line (log, n, state) SELECT id, 9, 'x' FROM session LIMIT 1",
+    "a value's line too many": "INSERT INTO value_line (log, n, state) SELECT id, 9, 'x' FROM session WHERE id = 2",
+    "a value's line of no entry": "INSERT INTO value_line (log, n, state) SELECT id, 99, 'x' FROM session LIMIT 1",
     "a value's line says something else": "UPDATE value_line SET latest_size = latest_size + 1",
+    "a run's line of no entry": "INSERT INTO run_line SELECT log, 99, 'done', 'r9', NULL FROM run_line LIMIT 1",
     "a run's line too many": "INSERT INTO run_line SELECT log, 3, 'done', 'r9', NULL FROM run_line LIMIT 1",
 }
 
