@@ -9,6 +9,7 @@ from typing import TypeVar
 import trio
 
 from ctxfs.checkpoints.client import CheckpointClient
+from mountctl.cli import Failure
 from mountctl.session_options import add_json
 
 ANSWER_TIMEOUT_S = 3600.0
@@ -47,13 +48,28 @@ def ask(arguments: argparse.Namespace, question: Callable[[CheckpointClient], Aw
 
 
 def workspace(arguments: argparse.Namespace) -> str:
-    """The workspace that was named, by default the current directory."""
-    return named(arguments) or os.getcwd()
+    """The workspace that was named, by default the current directory (``Failure``)."""
+    return named(arguments) or _here()
 
 
 def named(arguments: argparse.Namespace) -> str | None:
     """The workspace that was named: an id, or a path made absolute, for the daemon has another current directory."""
     given: str | None = arguments.workspace
-    if given is None or _ID.fullmatch(given):
+    if given is None or _ID.fullmatch(given) or os.path.isabs(given):
         return given
-    return os.path.join(os.getcwd(), given)
+    return os.path.join(_here(), given)
+
+
+def _here() -> str:
+    """The current directory as the shell calls it (``Failure``).
+
+    A workspace may be a link, which is its name; and after a rollback what is called so is another directory.
+    """
+    called = os.environ.get("PWD", "")
+    try:
+        current = os.getcwd()
+    except FileNotFoundError:
+        if os.path.isdir(called):
+            return called
+        raise Failure("the current directory is gone: name the workspace with -w") from None
+    return called if os.path.isabs(called) and os.path.samefile(called, current) else current

@@ -100,10 +100,10 @@ class Service:
         check_id(request.id)
         metadata = parse_metadata(request.metadata)
         try:
-            await self._find(request.workspace, uid)
+            found = await self._find(request.workspace, uid)
         except WorkspaceNotFound:
-            await self._initialized(request.workspace, uid)
-        async with self._writing(request.workspace, uid) as workspace:
+            found = await self._initialized(request.workspace, uid)
+        async with self._writing(found.ws_id, uid) as workspace:
             taken = await self._work(uid, workspace.checkpoint, request.id, request.message, metadata, request.pin)
         if not taken:
             return wire.CheckpointSkipped("Empty workspace, no snapshot created.")

@@ -1,7 +1,9 @@
 """``ctx checkpoint`` against a running daemon: what it prints, its JSON, its exit codes (spec 6.2)."""
 
+import contextlib
 import io
 import json
+import os
 import re
 from argparse import Namespace
 from collections.abc import Callable, Iterator
@@ -13,7 +15,7 @@ import pytest
 from mountctl import checkpoint_options, cli
 from mountctl.ctx import PROGRAM as CTX
 from mountctl.main import PROGRAM as MOUNTCTL
-from tests.checkpointing import CheckpointDaemon, checkpoint_daemon
+from tests.checkpointing import CheckpointDaemon, Kind, checkpoint_daemon
 from tests.commands.running import Ran, ctx, mountctl
 from tests.people import ALICE
 
@@ -100,6 +102,38 @@ def test_json(run: Run, workspace: Path) -> None:
 def test_a_checkpoint_without_an_id_gets_one(run: Run, workspace: Path) -> None:
     ids = [run("create", "-w", workspace).out.strip() for _ in range(2)]
     assert ids[0] != ids[1] and all(re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{6}", id) for id in ids)
+
+
+@pytest.mark.parametrize("kind", ["copy", "btrfs"])
+def test_in_the_directory_itself(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A shell that is in a workspace stays in a directory that is gone, and on btrfs that has another name."""
+
+    def run(*arguments: str) -> Ran:
+        code = cli.run("ctx", CTX, ["checkpoint", *arguments])
+        return Ran(code, *capsys.readouterr())
+
+    with checkpoint_daemon(kind) as daemon, contextlib.chdir(daemon.base):
+        workspace = daemon.new_workspace()
+        (workspace / "below").mkdir()
+        monkeypatch.setenv("WS_CKPT_SOCKET", str(daemon.socket))
+        monkeypatch.setenv("PWD", str(workspace))
+        os.chdir(workspace)
+        for id in ("one", "two"):
+            assert run("create", "-i", id) == (0, f"{id}\n", "")
+            os.chdir(workspace)
+        for id in ("one", "two"):
+            assert run("rollback", "-w", ".", "-s", id).code == 0
+        assert run("list").out.count("\n") == run("list", "-w", str(workspace)).out.count("\n") == 2
+        assert run("list", "-w", "below").code == 1
+        monkeypatch.setenv("PWD", "/no/such/place")
+        gone = run("list", "-w", ".")
+        assert (gone.code, gone.err) == (1, "ctx: the current directory is gone: name the workspace with -w\n")
+        assert run("list", "-w", str(workspace)).code == 0
+        monkeypatch.setenv("PWD", str(daemon.base))
+        os.chdir(workspace)
+        assert run("create", "-i", "three") == (0, "three\n", "")
 
 
 def test_what_is_skipped_is_no_error(run: Run, workspace: Path) -> None:
