@@ -1,4 +1,4 @@
-"""``EntryAttributes`` of the tree's files; they never depend on the caller (spec 1.8)."""
+"""``EntryAttributes`` of the files of the table; they never depend on the caller (spec 1.8)."""
 
 import stat
 from typing import TYPE_CHECKING
@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 from pyfuse3 import EntryAttributes
 
 from ctxfs.content import Content
-from ctxfs.files.temporaries import Temporary
-from ctxfs.inodes import SHARED_SPACE, inode_of
+from ctxfs.inodes import SHARED_SPACE, blocks, inode_of
 from ctxfs.kernel_cache import TIMEOUT_S
 from ctxfs.subjects import SocketSubject, SpaceSubject
 from ctxfs.tree import Entry
@@ -57,14 +56,6 @@ def mode_of(entry: Entry) -> int:
     return entry.row.modes.of(entry.access)
 
 
-def fill_temporary(temporary: Temporary, attributes: EntryAttributes) -> EntryAttributes:
-    """Of a temporary: private to its uid, never cached by name (spec 1.4)."""
-    inode, mode = inode_of(temporary.node), stat.S_IFREG | 0o600
-    _fill(attributes, inode, mode, temporary.uid, temporary.gid, len(temporary.content), temporary.mtime)
-    attributes.entry_timeout = attributes.attr_timeout = 0
-    return attributes
-
-
 def _fill(attributes: EntryAttributes, inode: int, mode: int, uid: int, gid: int, size: int, mtime: int) -> None:
     attributes.st_ino = inode
     attributes.st_mode = mode
@@ -72,5 +63,5 @@ def _fill(attributes: EntryAttributes, inode: int, mode: int, uid: int, gid: int
     attributes.st_uid = uid
     attributes.st_gid = gid
     attributes.st_size = size
-    attributes.st_blocks = (size + 511) // 512
+    attributes.st_blocks = blocks(size)
     attributes.st_atime_ns = attributes.st_mtime_ns = attributes.st_ctime_ns = mtime

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from ctxfs.files.temporaries import Temporary
 from ctxfs.inodes import TEMPORARY, Node, node_of
 from ctxfs.renderings import Renderings
 from ctxfs.tree import Entry, Tree
@@ -18,11 +19,11 @@ class Content:
         self._tree = tree
         self._renderings = Renderings(core.statistics.contents)
 
-    def read(self, inode: int, offset: int, size: int) -> bytes:
-        """Bytes of a file, short only at its end."""
-        entry = self._tree.entry(self.target(inode))
+    def read(self, node: Node, inode: int, offset: int, size: int) -> bytes:
+        """Bytes of a file that the kernel knows by ``inode``, short only at its end."""
+        entry = self._tree.entry(node)
         if entry.row.stream is not None:
-            return self._core.store.read_stream(entry.node.id, entry.row.stream, offset, size)
+            return self._core.store.read_stream(node.id, entry.row.stream, offset, size)
         if entry.row.exists is not None and not entry.row.exists(self._core, entry.subject):
             return b""  # a writer is about to make it
         return self._whole(inode, entry)[offset : offset + size]
@@ -31,13 +32,13 @@ class Content:
         """A handle of a file is gone."""
         self._renderings.closed(inode)
 
-    def target(self, inode: int) -> Node:
-        """The node that an inode shows: itself, or what a temporary was renamed onto."""
+    def target(self, inode: int) -> Node | Temporary:
+        """What an inode shows: a file of the table, also by what was renamed onto it, or a temporary."""
         node = node_of(inode)
-        if node.kind is TEMPORARY:
-            target = self._core.temporaries.get(node.id).target
-            return node if target is None else target
-        return node
+        if node.kind is not TEMPORARY:
+            return node
+        temporary = self._core.temporaries.get(node.id)
+        return temporary.target or temporary
 
     def _whole(self, inode: int, entry: Entry) -> bytes:
         show, subject = entry.row.show, entry.subject

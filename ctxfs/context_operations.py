@@ -19,7 +19,7 @@ from ctxfs.file_operations import TreeOperations
 from ctxfs.files.context import root_key
 from ctxfs.files.passthrough_inodes import DISK_TAG
 from ctxfs.files.passthrough_listings import DOTS
-from ctxfs.inodes import Kind, Node, inode_of, node_of
+from ctxfs.inodes import CONTEXT, Kind, Node, inode_of, node_of
 from ctxfs.kernel_cache import CONTEXT_FILES
 from ctxfs.privacy import check_space
 from ctxfs.tree import Entry, Tree
@@ -28,12 +28,12 @@ _DERIVED = {file.encode(): file for file in CONTEXT_FILES.values()}
 _NOT_LISTED = DOTS | _DERIVED.keys()
 # Offsets of derived files, which come last; the disk has its own, any 63 bits, and these are none that one counts to.
 _OFFSETS = range(DISK_TAG, DISK_TAG + len(_DERIVED) + 1)
-FIRST = inode_of(Node(Kind.CONTEXT, 0))
+FIRST = inode_of(Node(CONTEXT, 0))
 
 
 def is_context(number: int) -> bool:
     """Whether an inode is a ``context/``, or a handle an open one."""
-    return number >> 48 == Kind.CONTEXT
+    return number >> 48 == CONTEXT
 
 
 class ContextOperations:

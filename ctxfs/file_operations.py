@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 import pyfuse3
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError, RequestContext
 
-from ctxfs.attributes import fill_temporary, names_changed
+from ctxfs.attributes import names_changed
 from ctxfs.files.handles import Handle, Opening
 from ctxfs.files.temporaries import Temporary, TemporaryHandle
 from ctxfs.inodes import TEMPORARY, Kind, inode_of
@@ -55,7 +55,7 @@ class TreeOperations(NameOperations):
         if temporary is None:
             temporary = self._core.temporaries.create(parent, ctx.uid, ctx.gid, name)
         temporary.lookups += 1
-        return self._open_temporary(temporary, flags, ctx), fill_temporary(temporary, EntryAttributes())
+        return self._open_temporary(temporary, flags, ctx), temporary.attributes
 
     def _open_temporary(self, temporary: Temporary, flags: int, ctx: RequestContext) -> FileInfo:
         if ctx.uid not in (0, temporary.uid):
@@ -67,12 +67,12 @@ class TreeOperations(NameOperations):
         return self._opened(TemporaryHandle(opening), direct=True)
 
     async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
-        node = self._content.target(inode)
-        if node.kind is TEMPORARY:
-            return self._open_temporary(self._core.temporaries.get(node.id), flags, ctx)
+        target = self._content.target(inode)
+        if isinstance(target, Temporary):
+            return self._open_temporary(target, flags, ctx)
         if inode >= FIRST_CONTEXT_INODE:
             await self._context_ready(inode)
-        entry = self._tree.entry(node)
+        entry = self._tree.entry(target)
         if not self._tree.present(entry):
             # The kernel had a name that is gone: it looks again, and then makes the file if it was to.
             raise FUSEError(errno.ESTALE)

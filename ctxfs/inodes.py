@@ -89,7 +89,7 @@ INTERNED = frozenset((Kind.MODEL_PROVIDER, Kind.SPACE_PROVIDER, Kind.CWD_KEY, Ki
 
 
 # Asked for by nearly every request, and a global name is five times as fast as a member of an Enum.
-TEMPORARY, HOMES, SHARED_SPACE = Kind.TEMPORARY, Kind.HOMES, Kind.SHARED_SPACE
+TEMPORARY, CONTEXT, HOMES, SHARED_SPACE = Kind.TEMPORARY, Kind.CONTEXT, Kind.HOMES, Kind.SHARED_SPACE
 
 
 class Node(msgspec.Struct, frozen=True, gc=False):
@@ -110,6 +110,11 @@ def node_of(inode: int) -> Node:
 
 
 _KINDS = tuple(Kind)
+
+
+def blocks(size: int) -> int:
+    """``st_blocks`` of a file of so many bytes."""
+    return (size + 511) // 512
 
 
 class Interned(Generic[K]):

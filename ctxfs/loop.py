@@ -188,14 +188,17 @@ class Loop:
 
     def wait_readable(self, fd: int) -> Awaitable[None]:
         """Done with the next request; parks where something else is due first. There is one such ``fd``."""
-        if self._closing:
-            raise ClosedResourceError
         if fd != self._fd:
-            self._fd, self._requests, self._everything = fd, _poll_of(fd), _poll_of(fd, self._wakeup)
+            self._begin(fd)
         if not (self.ready or self._calls) and self._next_request():
             return _DONE
         self._reader = Future(self)
         return self._reader
+
+    def _begin(self, fd: int) -> None:
+        if self._closing:
+            raise ClosedResourceError
+        self._fd, self._requests, self._everything = fd, _poll_of(fd), _poll_of(fd, self._wakeup)
 
     def _next_request(self) -> bool:
         """Whether there is a request; waits for it where no task needs to be switched to meanwhile."""
@@ -206,7 +209,7 @@ class Loop:
 
     def notify_closing(self, fd: int) -> None:
         """Ends the worker that waits for ``fd``; called on this thread."""
-        self._closing = True
+        self._fd, self._closing = None, True
         if self._reader is not None:
             self._reader.fail(ClosedResourceError())
             self._reader = None
@@ -277,13 +280,12 @@ class Loop:
 
     def _wait(self, poll: select.poll) -> bool:
         """Waits for a call from another thread, or a request; whether there is a request."""
-        found = False
-        for fd, _ in poll.poll():
-            if fd == self._wakeup:
-                os.eventfd_read(fd)
-            else:
-                found = True
-        return found
+        # A wake-up beside a request is left for the next time: what it stands for is looked for before that.
+        found, _ = poll.poll()[0]
+        if found != self._wakeup:
+            return True
+        os.eventfd_read(found)
+        return False
 
 
 def _poll_of(*fds: int) -> select.poll:

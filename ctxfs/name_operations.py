@@ -14,12 +14,13 @@ from pyfuse3 import EntryAttributes, FUSEError, RequestContext, SetattrFields, S
 
 from backend.names import is_uid
 from ctxfs import xattrs
-from ctxfs.attributes import fill, fill_temporary, mode_of, mtime_of, names_changed
+from ctxfs.attributes import fill, mode_of, mtime_of, names_changed
 from ctxfs.content import Content
 from ctxfs.core import Core
 from ctxfs.files.directories import Caller
 from ctxfs.files.handles import Handle
 from ctxfs.files.passthrough_inodes import DISK_TAG
+from ctxfs.files.temporaries import Temporary
 from ctxfs.inodes import HOMES, INTERNED, TEMPORARY, Kind, Node, inode_of, node_of
 from ctxfs.kernel_cache import CONTEXT_FILES
 from ctxfs.listings import Listing
@@ -66,7 +67,7 @@ class NameOperations:
         if temporary is None:
             raise FUSEError(errno.ENOENT)
         temporary.lookups += 1
-        return fill_temporary(temporary, EntryAttributes())
+        return temporary.attributes
 
     def _known(self, entry: Entry) -> EntryAttributes:
         """Attributes of an entry that the kernel will remember."""
@@ -109,10 +110,10 @@ class NameOperations:
             await self._core.contexts.ready(node.id, file)
 
     def _attributes(self, inode: int) -> EntryAttributes:
-        node = self._content.target(inode)
-        if node.kind is TEMPORARY:
-            return fill_temporary(self._core.temporaries.get(node.id), EntryAttributes())
-        entry = self._tree.entry(node)
+        target = self._content.target(inode)
+        if isinstance(target, Temporary):
+            return target.attributes
+        entry = self._tree.entry(target)
         if not self._tree.present(entry):
             raise FUSEError(errno.ENOENT)
         attributes = fill(self._core, self._content, entry, EntryAttributes())
@@ -122,12 +123,12 @@ class NameOperations:
     async def setattr(
         self, inode: int, attr: EntryAttributes, fields: SetattrFields, fh: int | None, ctx: RequestContext
     ) -> EntryAttributes:
-        node = self._content.target(inode)
-        if node.kind is TEMPORARY:
+        target = self._content.target(inode)
+        if isinstance(target, Temporary):
             if fields.update_size:
-                self._core.temporaries.resize(self._core.temporaries.get(node.id), attr.st_size)
+                self._core.temporaries.resize(target, attr.st_size)
             return self._attributes(inode)
-        entry = self._tree.entry(node)
+        entry = self._tree.entry(target)
         if fh is None:
             # Through a descriptor the rights are those of its opener.
             check_space(entry.access, ctx.uid)
@@ -353,7 +354,7 @@ class NameOperations:
         raise FUSEError(errno.EPERM)
 
     def _existing(self, inode: int) -> Entry:
-        node = self._content.target(inode)
-        if node.kind is TEMPORARY:
+        target = self._content.target(inode)
+        if isinstance(target, Temporary):
             raise FUSEError(errno.EOPNOTSUPP)
-        return self._tree.entry(node)
+        return self._tree.entry(target)

@@ -82,16 +82,16 @@ Handler = Callable[..., Awaitable[Any]]
 
 
 def _dispatched(tree: Handler, disk: Handler) -> Handler:
-    def handler(first: int, *rest: Any) -> Awaitable[Any]:
-        return disk(first, *rest) if first & DISK_TAG else tree(first, *rest)
+    def handler(*args: Any) -> Awaitable[Any]:
+        return disk(*args) if args[0] & DISK_TAG else tree(*args)
 
     return handler
 
 
 def _dispatched_by_place(tree: Handler, disk: Handler, context: Handler) -> Handler:
-    def handler(first: int, *rest: Any) -> Awaitable[Any]:
-        if first & DISK_TAG:
-            return disk(first, *rest)
-        return context(first, *rest) if is_context(first) else tree(first, *rest)
+    def handler(*args: Any) -> Awaitable[Any]:
+        if args[0] & DISK_TAG:
+            return disk(*args)
+        return context(*args) if is_context(args[0]) else tree(*args)
 
     return handler

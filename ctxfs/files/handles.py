@@ -47,7 +47,7 @@ class Handle:
 
     async def read(self, offset: int, size: int) -> bytes:
         """What every reader sees at this moment."""
-        return self.content.read(self.inode, offset, size)
+        return self.content.read(self.node, self.inode, offset, size)
 
     async def write(self, offset: int, data: bytes) -> int:
         raise FUSEError(errno.EBADF)

@@ -6,15 +6,17 @@ gone at unmount or an hour after its last use, and its bytes count in the budget
 
 import dataclasses
 import errno
+import stat
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pyfuse3 import FUSEError
+from pyfuse3 import EntryAttributes, FUSEError
 
+from backend.facts import later
 from ctxfs.files.handles import Handle, Opening
-from ctxfs.inodes import Kind, Node
+from ctxfs.inodes import Kind, Node, blocks, inode_of
 
 if TYPE_CHECKING:
     from ctxfs.budget import Budget
@@ -32,14 +34,23 @@ class Temporary:
 
     node: Node
     uid: int
-    gid: int
     key: Key | None
     used_ns: int
     mtime: int
+    kept: EntryAttributes
     content: bytearray = dataclasses.field(default_factory=bytearray)
     target: Node | None = None
     handles: int = 0
     lookups: int = 0
+
+    @property
+    def attributes(self) -> EntryAttributes:
+        """Its own, as long as it is no alias; what never changes in them is ``kept``."""
+        attributes, size = self.kept, len(self.content)
+        attributes.st_size = size
+        attributes.st_blocks = blocks(size)
+        attributes.st_mtime_ns = attributes.st_ctime_ns = self.mtime
+        return attributes
 
 
 class Temporaries:
@@ -78,21 +89,28 @@ class Temporaries:
             raise FUSEError(errno.ENOSPC)
         self._counts[uid] += 1
         self._last += 1
-        now = self._clock()
-        temporary = Temporary(Node(Kind.TEMPORARY, self._last), uid, gid, (directory, uid, name), now, now)
+        node, now = Node(Kind.TEMPORARY, self._last), self._clock()
+        temporary = Temporary(node, uid, (directory, uid, name), now, now, _private(node, uid, gid, now))
         self._named[directory, uid, name] = self._all[self._last] = temporary
         return temporary
 
     def resize(self, temporary: Temporary, size: int) -> None:
         """Makes room, or cuts; new bytes are zero."""
-        if size != len(temporary.content):
-            self._budget.resize(temporary.uid, len(temporary.content), size)
-            temporary.content[size:] = bytes(max(0, size - len(temporary.content)))
-        self.touch(temporary)
-        temporary.mtime = max(temporary.mtime + 1, temporary.used_ns)
+        old = len(temporary.content)
+        self._budget.resize(temporary.uid, old, size)
+        temporary.content[size:] = bytes(max(0, size - old))
+        temporary.mtime = later(temporary.mtime, self._clock())
+
+    def write(self, temporary: Temporary, offset: int, data: bytes) -> None:
+        """Overwrites, with zeros before it where ``offset`` is beyond the end."""
+        end = offset + len(data)
+        if end > len(temporary.content):
+            self.resize(temporary, end)
+        temporary.content[offset:end] = data
+        temporary.mtime = later(temporary.mtime, self._clock())
 
     def touch(self, temporary: Temporary) -> None:
-        """Counts as a use; those with a name are kept in the order of their last use."""
+        """Counts as a use: one is found, open, or closed. Those with a name are kept in the order of their last."""
         temporary.used_ns = self._clock()
         if temporary.key is not None:
             self._named.move_to_end(temporary.key)
@@ -145,6 +163,18 @@ class Temporaries:
                 self._unname(oldest)
 
 
+def _private(node: Node, uid: int, gid: int, now_ns: int) -> EntryAttributes:
+    """What never changes in the attributes of one: its uid's alone, never cached, not even by name (spec 1.4)."""
+    attributes = EntryAttributes()
+    attributes.st_ino = inode_of(node)
+    attributes.st_mode = stat.S_IFREG | 0o600
+    attributes.st_uid = uid
+    attributes.st_gid = gid
+    attributes.st_atime_ns = now_ns
+    attributes.entry_timeout = attributes.attr_timeout = 0
+    return attributes
+
+
 def _refuse_probe(name: str) -> None:
     """vim probes with such a name and, refused, writes in place."""
     if name.isascii() and name.isdigit():
@@ -157,32 +187,30 @@ class TemporaryHandle(Handle):
     def __init__(self, opening: Opening) -> None:
         super().__init__(opening)
         self._append = opening.appends
-        self._temporary = self.core.temporaries.get(opening.node.id)
+        self._temporaries = self.core.temporaries
+        self._temporary = self._temporaries.get(opening.node.id)
         self._temporary.handles += 1
 
     async def read(self, offset: int, size: int) -> bytes:
-        self.core.temporaries.touch(self._temporary)
         return bytes(self._temporary.content[offset : offset + size])
 
     async def write(self, offset: int, data: bytes) -> int:
-        self._check_writable()
-        start = len(self._temporary.content) if self._append else offset
-        end = start + len(data)
-        self.core.temporaries.resize(self._temporary, max(end, len(self._temporary.content)))
-        self._temporary.content[start:end] = data
+        temporary = self._writable()
+        self._temporaries.write(temporary, len(temporary.content) if self._append else offset, data)
         return len(data)
 
     def truncate(self, size: int) -> None:
-        self._check_writable()
-        self.core.temporaries.resize(self._temporary, size)
+        self._temporaries.resize(self._writable(), size)
 
     async def fsync(self) -> None:
         """It is in memory only; the rename that stores it waits for the disk."""
 
-    def _check_writable(self) -> None:
+    def _writable(self) -> Temporary:
         if self._temporary.target is not None:
             raise FUSEError(errno.EBADF)
+        return self._temporary
 
     def release(self) -> None:
         self._temporary.handles -= 1
-        self.core.temporaries.settle(self._temporary)
+        self._temporaries.touch(self._temporary)
+        self._temporaries.settle(self._temporary)

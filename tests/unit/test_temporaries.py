@@ -1,14 +1,18 @@
 """Temporaries without a mount (spec 1.4): whose they are, when they go, and the memory they may take."""
 
 import errno
+import os
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyfuse3 import FUSEError
 
 from ctxfs.budget import TOTAL_LIMIT, USER_LIMIT, Budget
-from ctxfs.files.temporaries import IDLE_LIMIT_NS, USER_COUNT_LIMIT, Temporaries
-from ctxfs.inodes import Kind, Node
+from ctxfs.files.handles import Opening
+from ctxfs.files.temporaries import IDLE_LIMIT_NS, USER_COUNT_LIMIT, Temporaries, TemporaryHandle
+from ctxfs.inodes import Kind, Node, inode_of
 
 HERE, THERE = 1, 2
 ALICE, BOB = 1001, 1002
@@ -191,3 +195,14 @@ def test_an_open_one_does_not_hide_idle_ones_from_expiry(temporaries: Temporarie
     clock.now += IDLE_LIMIT_NS + 1
     temporaries.create(HERE, ALICE, ALICE, "new")
     refused(errno.ENOENT, lambda: temporaries.get(idle.node.id))
+
+
+def test_the_hour_begins_when_the_last_descriptor_is_closed(temporaries: Temporaries, clock: Clock) -> None:
+    temporary = temporaries.create(HERE, ALICE, ALICE, "a")
+    core: Any = SimpleNamespace(temporaries=temporaries)
+    content: Any = None
+    handle = TemporaryHandle(Opening(core, content, inode_of(temporary.node), temporary.node, ALICE, os.O_RDWR))
+    clock.now += 2 * IDLE_LIMIT_NS
+    handle.release()
+    clock.now += IDLE_LIMIT_NS
+    assert temporaries.find(HERE, ALICE, "a") is temporary
