@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from backend.errors import CtxError, NotEmpty, OpenError, StoreCorrupt
+from backend.errors import CtxError, OpenError, StoreCorrupt
 from backend.mirror import Mirror
 from backend.system_calls import sync_file_system
 from ctxfs import stores
@@ -83,13 +83,15 @@ def _make_private(target: Path, undo: contextlib.ExitStack) -> None:
 
 
 def _refuse_used(target: Path) -> None:
+    if not target.is_dir():
+        raise BackupRefused(f"{target} is no directory: choose another")
     if target.stat().st_uid != os.geteuid():
         raise BackupRefused(f"{target} is somebody else's: who owns it could read what is copied there")
     names = set(os.listdir(target)) - _ALWAYS_THERE
     if INCOMPLETE in names:
-        raise NotEmpty(f"{target} holds a copy that was not finished: remove it, or choose another directory")
+        raise BackupRefused(f"{target} holds a copy that was not finished: remove it, or choose another directory")
     if names:
-        raise NotEmpty(f"{target} is not empty: choose another directory")
+        raise BackupRefused(f"{target} is not empty: choose another directory")
 
 
 def _clear(target: Path) -> None:

@@ -3,15 +3,17 @@
 The formats themselves are modules of ``backend.transcripts``, pure; this is where their sources are found and opened.
 """
 
+import fnmatch
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from types import MappingProxyType
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, NoReturn, Protocol, cast
 
 from backend.transcripts import claude_code, codex, cortexfs, cosh, jsonl
 from backend.transcripts.records import Converted, Identity, Record
 from mountctl.cli import Failure
+from mountctl.text import escaped_name
 
 Progress = Callable[[int], None]
 
@@ -52,13 +54,12 @@ class Files:
         self._pattern = pattern
 
     def sources(self, path: str) -> Iterator[str]:
-        if not os.path.isdir(path):
-            os.stat(path)
+        if not stat.S_ISDIR(mode := os.stat(path).st_mode):
+            if not stat.S_ISREG(mode):
+                raise Failure(f"{escaped_name(path)} is neither a file nor a directory")
             yield path
             return
-        found = sorted(
-            (file.stat().st_mtime_ns, str(file)) for file in Path(path).rglob(self._pattern) if file.is_file()
-        )
+        found = sorted(_files(path, self._pattern))
         if not found:
             raise Failure(f"{path} has no {self._pattern.removeprefix('*')} file")
         yield from (file for _, file in found)
@@ -80,6 +81,18 @@ class Files:
             for record in self._module.convert(file, scope):
                 progress(file.tell())
                 yield record
+
+
+def _files(directory: str, pattern: str) -> Iterator[tuple[int, str]]:
+    """The mtimes (ns) and paths of files below a directory; links to directories are not followed (``OSError``)."""
+    for base, _, names in os.walk(directory, onerror=_raise):
+        for path in (f"{base}/{name}" for name in fnmatch.filter(names, pattern)):
+            if os.path.isfile(path):
+                yield os.stat(path).st_mtime_ns, path
+
+
+def _raise(error: OSError) -> NoReturn:
+    raise error
 
 
 class Trees:

@@ -180,6 +180,10 @@ def not_empty(place: Place) -> None:
     (place.base / "copy/something").write_text("mine")
 
 
+def a_file(place: Place) -> None:
+    (place.base / "copy").write_text("mine")
+
+
 def unfinished(place: Place) -> None:
     (place.base / "copy/.ctxfs-incomplete").mkdir(parents=True)
 
@@ -211,8 +215,9 @@ def damaged(place: Place) -> None:
 
 
 REFUSALS = {
-    "not empty": (not_empty, 1, "not empty"),
-    "a copy that was not finished": (unfinished, 1, "not finished"),
+    "not empty": (not_empty, 69, "not empty"),
+    "a copy that was not finished": (unfinished, 69, "not finished"),
+    "a file": (a_file, 69, "no directory"),
     "no store": (no_store, 69, "no store"),
     "no parent": (no_parent, 69, "make it first"),
     "in the store": (in_the_store, 69, "lie in each other"),

@@ -312,6 +312,20 @@ def test_a_path_without_sources_fails_by_name(agent: Agent, tmp_path: Path, form
         assert (ran.code, ran.out) == (1, "") and str(path) in ran.err and ran.err.startswith("ctx: ")
 
 
+def test_what_is_no_file_of_a_directory_is_left_alone(agent: Agent, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/loop").symlink_to("..")
+    (tmp_path / "self.jsonl").symlink_to("self.jsonl")
+    (tmp_path / "gone.jsonl").symlink_to("nowhere")
+    (tmp_path / "directory.jsonl").mkdir()
+    os.mkfifo(tmp_path / "fifo.jsonl")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/sub/odd\xff\n\x1b[31m.jsonl")).write_text(GOOD)
+    ran = agent.run("agent", "import", agent.name, "--from", "jsonl", str(tmp_path))
+    assert ran == (0, "1 session: 2 lines added, 0 already there\n", "")
+    ran = agent.run("agent", "import", agent.name, "--from", "jsonl", str(tmp_path / "fifo.jsonl"))
+    assert (ran.code, ran.err) == (1, f"ctx: {tmp_path}/fifo.jsonl is neither a file nor a directory\n")
+
+
 def test_sources_whose_names_would_be_one_do_not_mix(agent: Agent, tmp_path: Path) -> None:
     names = ["a b.jsonl", "a@b.jsonl", "caf\u00e9.jsonl", "cafe\u0301.jsonl", "x/talk.jsonl", "y/talk.jsonl"]
     for number, name in enumerate(names):
