@@ -14,10 +14,10 @@ import fcntl
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -31,6 +31,8 @@ _LOCK = "daemon.lock"
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 log = logging.getLogger("ctxfs.checkpoints")
+
+T = TypeVar("T")
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +73,7 @@ class StateDirectory:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Holds the directory against other daemons (``StoreLocked``, ``OSError``)."""
-        fd = self._lock()
+        fd = self._at_the_cost_of_the_reserve(self._lock)
         try:
             yield
             (self.root / _LOCK).unlink(missing_ok=True)  # while it is held: who opens it next makes a new one
@@ -83,13 +85,15 @@ class StateDirectory:
         fd = os.open(self.root / _LOCK, flags, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            if os.fstat(fd).st_size:
+                log.info("the last daemon did not end as it should")
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
             os.close(fd)
-            raise StoreLocked(f"another checkpoint daemon uses {self.root}") from None
-        if os.fstat(fd).st_size:
-            log.info("the last daemon did not end as it should")
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+            if isinstance(error, BlockingIOError):
+                raise StoreLocked(f"another checkpoint daemon uses {self.root}") from None
+            raise
         return fd
 
     def index(self, ws_id: str) -> Path:
@@ -105,14 +109,19 @@ class StateDirectory:
 
     def save(self, path: Path, data: bytes) -> None:
         """``write_durably``; on a full disk at the cost of the reserve (``OSError``)."""
+        self._at_the_cost_of_the_reserve(lambda: write_durably(path, data))
+
+    def _at_the_cost_of_the_reserve(self, write: Callable[[], T]) -> T:
+        """Once more without the reserve, if the disk is full (``OSError``)."""
         try:
-            write_durably(path, data)
+            return write()
         except OSError as error:
             if error.errno not in _FULL or not self._reserve.exists():
                 raise
             self._reserve.unlink(missing_ok=True)
-            write_durably(path, data)
+            written = write()
             self._fill_reserve()
+            return written
 
     def _fill_reserve(self) -> None:
         with suppress(OSError):

@@ -74,6 +74,38 @@ def test_every_operation(daemon: CheckpointDaemon) -> None:
     daemon.checkpoint(workspace, "four")
 
 
+def test_what_reads_deletes_and_starts_works(daemon: CheckpointDaemon) -> None:
+    """Nothing of it needs space that a full disk has not; a directory that came in the place of another may wait."""
+    workspace, replaced = daemon.new_workspace(), daemon.new_workspace()
+    ws_id = daemon.init(replaced)
+    for id in ("one", "two", "three", "four"):
+        (workspace / "file").write_text(id)
+        daemon.checkpoint(workspace, id)
+    replaced.rename(daemon.area / "away")
+    replaced.mkdir()
+    (replaced / "big").write_bytes(os.urandom(MIB))
+    before, other, name = describe(workspace), describe(replaced), str(workspace)
+    with full(daemon.area.parent):
+        refused_or(daemon, wire.InitOk, wire.Init(str(replaced)))
+        assert describe(replaced) == other
+        for request in (wire.List(name), wire.List(), wire.Status(), wire.Config(), wire.ReloadConfig()):
+            assert not isinstance(daemon.ask(request), wire.Error)
+        assert daemon.ask(wire.Diff(name, "one", "two")) == wire.DiffOk(
+            (wire.DiffEntry("file", wire.ChangeType.Modified),)
+        )
+        health = daemon.expect(wire.HealthAdvisoryOk, wire.HealthAdvisory())
+        assert health.fs_used_bytes > 0.9 * health.fs_total_bytes
+        assert daemon.ask(wire.Delete(name, "one")) == wire.DeleteOk("one")
+        assert daemon.ask(wire.Cleanup(name, 1)) == wire.CleanupOk(("two", "three"))
+        daemon.restart()
+        daemon.kill()
+        daemon.start()
+        assert (daemon.ids(workspace), describe(workspace)) == (["four"], before)
+        daemon.expect(wire.DeleteOk, wire.Delete(name, "four"))
+    assert daemon.init(replaced) == ws_id
+    daemon.checkpoint(workspace, "five")
+
+
 def refused_or(daemon: CheckpointDaemon, kind: type[object], request: wire.Request) -> bool:
     """Whether a request was refused for want of space; else it must have been done."""
     answer = daemon.ask(request)
