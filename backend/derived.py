@@ -137,9 +137,13 @@ class SentView:
         mark = None if self._context is None else context_mark(self._rows(self._context, 1)[0])
         return None if mark is None else mark.data
 
+    def lines(self) -> Lines:
+        """What is sent at this moment."""
+        return self._projection.lines()
+
     def read(self, offset: int, size: int) -> Iterator[bytes]:
         """Bytes that the file has when the first is asked for, in pieces, fewer only at the end."""
-        lines = self._projection.lines()
+        lines = self.lines()
         end = min(offset + size, lines.size)
         for at in range(offset, end, _PIECE):
             yield lines.read(at, min(_PIECE, end - at))

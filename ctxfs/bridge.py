@@ -51,6 +51,10 @@ class Bridge:
         self._loop.call_soon_threadsafe(call)
         return await answer.wait()
 
+    def post(self, work: Callable[["Core"], None]) -> None:
+        """Has ``work`` done soon; it raises nothing."""
+        self._loop.call_soon_threadsafe(lambda: work(self._core))
+
     async def perform(self, work: Callable[["Core"], Awaitable[T]]) -> T:
         """What the task ``work`` returns or raises; it may await the loop's futures, and nothing of trio."""
         answer = _Answer[T]()

@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 from backend.store import Store
+from ctxfs.activity import Activity
 from ctxfs.budget import Budget
 from ctxfs.commits import Commits
 from ctxfs.contexts import Contexts
@@ -34,6 +35,7 @@ class Core:
     contexts: Contexts
     kernel: KernelCache
     definitions: DefinitionChanges
+    activity: Activity
     disk: DiskOperations
     temporaries: Temporaries
     budget: Budget

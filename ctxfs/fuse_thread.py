@@ -14,6 +14,7 @@ import pyfuse3
 
 from backend.errors import StoreFailed
 from backend.store import Store, StoreStatus
+from ctxfs.activity import Activity
 from ctxfs.boundary import guard_operations
 from ctxfs.bridge import Bridge
 from ctxfs.budget import Budget
@@ -88,6 +89,7 @@ class FuseThread:
             contexts=Contexts(subjects, commits, kernel),
             kernel=kernel,
             definitions=DefinitionChanges(self._loop),
+            activity=Activity(kernel.definition_turned),
             disk=DiskOperations(
                 disk_dir,
                 as_root=owner_uid is None,

@@ -197,6 +197,10 @@ class KernelCache:
         self._key_gone(owner, index, key)
         self.names_changed(Node(KEY_DIRECTORIES[index], owner), self._subjects.owner(owner).owner.mtime)
 
+    def definition_turned(self, definition: int) -> None:
+        """An agent or model became active, or idle."""
+        self._grown(inode_of(Node(Kind.DEFINITION_STATUS, definition)))
+
     def key_changed(self, owner: int, index: IndexKind, key: str) -> None:
         number = self._subjects.interned.known(key_of(owner, index, key))
         if number is not None:

@@ -215,8 +215,8 @@ TABLE: dict[Kind, Row] = {
         parents=(Kind.AGENT_DEFINITION, Kind.MODEL_DEFINITION),
         modes=PUBLIC_DERIVED,
         load=Subjects.definition,
-        mtime=_mounted,
-        show=lambda _core, _subject: b"idle\n",
+        mtime=lambda core, subject: max(core.subjects.started_ns, core.activity.changed_at(subject.id)),
+        show=lambda core, subject: _text(core.activity.state(subject.id)),
     ),
     Kind.SOCKET: Row(
         name="<name>.sock",

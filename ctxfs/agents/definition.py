@@ -19,7 +19,10 @@ ECHO = "echo"
 
 
 class Definition(NamedTuple):
-    """An agent's or model's definition; what was never written has its default. ``root`` None: the peer's own."""
+    """An agent's or model's definition; what was never written has its default. ``root`` None: the peer's own.
+
+    ``number`` is None for the echo that nobody has defined.
+    """
 
     argv: tuple[str, ...] = ()
     root: str | None = None
@@ -27,6 +30,7 @@ class Definition(NamedTuple):
     rows: tuple[MountRow, ...] = ()
     model: str | None = None
     adapter: str | None = None
+    number: int | None = None
 
 
 class _Meta(msgspec.Struct):
@@ -52,6 +56,7 @@ def _read(store: FileStore, number: int) -> Definition:
             tuple(parse_table(_value(store, number, "mount"))),
             _value(store, number, "model") or None,
             msgspec.json.decode(_value(store, number, "meta.json") or "{}", type=_Meta).adapter,
+            number,
         )
     except (msgspec.MsgspecError, UnicodeDecodeError):
         # Only a tree that others made can hold such values.

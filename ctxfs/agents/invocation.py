@@ -6,7 +6,6 @@ from functools import partial
 import trio
 
 from backend.errors import CtxError
-from backend.projection import PAGE, Projection
 from backend.rows import Session
 from backend.store import FileStore
 from backend.strict_json import compact
@@ -54,23 +53,13 @@ class Invocation:
 
     async def _messages(self) -> AsyncGenerator[bytes, None]:
         """The projection's lines with commas between them, a piece at a time."""
-        session = self._session
-        stores: list[FileStore] = []
-        projection = Projection(lambda start, limit: stores[0].rows(session.id, start, limit))
+        lines = await self._ledger.sent(self._session)
 
-        def advance(length: int, store: FileStore) -> int:
-            stores[:] = [store]
-            projection.advance(length)
-            return projection.size
+        def read(offset: int, _: FileStore) -> bytes:
+            return lines.read(offset, _CHUNK)
 
-        def read(offset: int, end: int, _: FileStore) -> bytes:
-            return projection.read(offset, min(_CHUNK, end - offset))
-
-        size = 0
-        for length in range(PAGE, session.n + PAGE, PAGE):
-            size = await self._ledger.ask(partial(advance, min(length, session.n)))
-        for offset in range(0, size, _CHUNK):
-            piece = await self._ledger.ask(partial(read, offset, size))
+        for offset in range(0, lines.size, _CHUNK):
+            piece = await self._ledger.ask(partial(read, offset))
             # No line holds a raw newline; the last one's is no separator.
             text = piece.replace(b"\n", b",")
-            yield text[:-1] if offset + len(piece) == size else text
+            yield text[:-1] if offset + len(piece) == lines.size else text

@@ -5,12 +5,14 @@ A ledger's ``ask`` runs on the thread of its store; it is asked for no more than
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import trio
 
 from backend.errors import CtxError, Missing
 from backend.memory import MemoryStore
+from backend.projection import Lines, Projection
 from backend.rows import Append, Line, OwnerKind, Session
 from backend.sessions import Sessions
 from backend.store import FileStore
@@ -78,12 +80,20 @@ class Ledger(Protocol):
         """The session with those lines, in one transaction."""
         ...
 
-    async def begin(self, place: Place, lines_of: LinesOf, run: str) -> Appended:
-        """The session there, made where it is missing, with lines by which a run begins."""
+    async def begin(self, place: Place, lines_of: LinesOf, run: str, definition: int | None) -> Appended:
+        """The session there, made where it is missing, with lines by which a run of a definition begins."""
         ...
 
-    async def end(self, session: int, lines_of: LinesOf) -> Appended:
+    async def end(self, session: int, lines_of: LinesOf, run: str) -> Appended:
         """The session with lines by which a run ends."""
+        ...
+
+    def ended(self, run: str) -> None:
+        """A run is over, and that could not be recorded."""
+        ...
+
+    async def sent(self, session: Session) -> Lines:
+        """What the model is sent of a session as it was then (spec 2.5); to be read where ``ask`` works."""
         ...
 
     async def put_snapshots(self, session: int, contents: Mapping[str, bytes]) -> None:
@@ -124,11 +134,19 @@ class MountedLedger:
     async def append(self, session: int, lines_of: LinesOf) -> Session:
         return await self._bridge.perform(lambda core: mounted.append(core, session, lines_of))
 
-    async def begin(self, place: Place, lines_of: LinesOf, run: str) -> Appended:
-        return Appended(*await self._bridge.perform_durably(lambda core: mounted.begin(core, place, lines_of, run)))
+    async def begin(self, place: Place, lines_of: LinesOf, run: str, definition: int | None) -> Appended:
+        return Appended(
+            *await self._bridge.perform_durably(lambda core: mounted.begin(core, place, lines_of, run, definition))
+        )
 
-    async def end(self, session: int, lines_of: LinesOf) -> Appended:
-        return Appended(*await self._bridge.perform_durably(lambda core: mounted.end(core, session, lines_of)))
+    async def end(self, session: int, lines_of: LinesOf, run: str) -> Appended:
+        return Appended(*await self._bridge.perform_durably(lambda core: mounted.end(core, session, lines_of, run)))
+
+    def ended(self, run: str) -> None:
+        self._bridge.post(lambda core: core.activity.ended(run))
+
+    async def sent(self, session: Session) -> Lines:
+        return await self._bridge.perform(lambda core: mounted.sent(core, session))
 
     async def put_snapshots(self, session: int, contents: Mapping[str, bytes]) -> None:
         await self._bridge.run(lambda core: mounted.put_snapshots(core, session, contents))
@@ -176,8 +194,9 @@ class _Waker(Watcher):
 class TempLedger:
     """The temp sessions of one connection, in a memory store that it shares with others (spec 3.5)."""
 
-    def __init__(self, store: MemoryStore) -> None:
+    def __init__(self, store: MemoryStore, bridge: Bridge) -> None:
         self._store = store
+        self._bridge = bridge
         self._ids: dict[tuple[OwnerKind, str, str], str] = {}
 
     async def find(self, place: Place) -> Session | None:
@@ -199,12 +218,20 @@ class TempLedger:
     async def ask(self, work: Callable[[FileStore], T]) -> T:
         return work(self._store)
 
-    async def begin(self, place: Place, lines_of: LinesOf, run: str) -> Appended:
+    async def begin(self, place: Place, lines_of: LinesOf, run: str, definition: int | None) -> Appended:
         session = await self.open(place)
-        return Appended(await self.append(session.id, lines_of), None)
+        begun = await self.append(session.id, lines_of)
+        if definition is not None:
+            await self._bridge.run(lambda core: core.activity.begun(definition, run))
+        return Appended(begun, None)
 
-    async def end(self, session: int, lines_of: LinesOf) -> Appended:
-        return Appended(await self.append(session, lines_of), None)
+    async def end(self, session: int, lines_of: LinesOf, run: str) -> Appended:
+        ended = await self.append(session, lines_of)
+        await self._bridge.run(lambda core: core.activity.ended(run))
+        return Appended(ended, None)
+
+    def ended(self, run: str) -> None:
+        self._bridge.post(lambda core: core.activity.ended(run))
 
     async def append(self, session: int, lines_of: LinesOf) -> Session:
         present = self._store.session_by_id(session)
@@ -214,6 +241,11 @@ class TempLedger:
         if isinstance(result, CtxError):
             raise result
         return result.session
+
+    async def sent(self, session: Session) -> Lines:
+        projection = Projection(partial(self._store.rows, session.id))
+        projection.advance(session.n)
+        return projection.lines()
 
     async def put_snapshots(self, session: int, contents: Mapping[str, bytes]) -> None:
         """Nobody could look at them."""

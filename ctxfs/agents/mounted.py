@@ -2,11 +2,14 @@
 
 import errno
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyfuse3 import FUSEError
 
+from backend.derived import SentView
 from backend.errors import Missing, SessionArchived, SessionConflictError
+from backend.projection import PAGE, Lines, Projection
 from backend.rows import Append, Owner, Session
 from ctxfs.agents import steps
 from ctxfs.agents.history import Recorded, Wanted, find_recorded
@@ -69,7 +72,7 @@ def find_recorded_send(core: "Core", place: "Place", client_id: str, wanted: Wan
     return None if session is None else find_recorded(core.store, session, client_id, wanted)
 
 
-async def begin(core: "Core", place: "Place", lines_of: "LinesOf", run: str) -> Session:
+async def begin(core: "Core", place: "Place", lines_of: "LinesOf", run: str, definition: int | None) -> Session:
     """Lines by which a run begins, in a session that is made where it is missing.
 
     Where the session was archived just now, a fresh one is made.
@@ -86,14 +89,17 @@ async def begin(core: "Core", place: "Place", lines_of: "LinesOf", run: str) -> 
                 raise
             refusal = error
         else:
+            if definition is not None:
+                core.activity.begun(definition, run)
             steps.reached("recorded")
             return session
     raise refusal
 
 
-async def end(core: "Core", number: int, lines_of: "LinesOf") -> Session:
+async def end(core: "Core", number: int, lines_of: "LinesOf", run: str) -> Session:
     """Lines by which a run ends."""
     session = await append(core, number, lines_of)
+    core.activity.ended(run)
     steps.reached("end recorded")
     return session
 
@@ -107,6 +113,21 @@ async def append(core: "Core", number: int, lines_of: "LinesOf", *, begins: str 
             return (await core.commits.append(wanted)).session
         except SessionConflictError:
             core.subjects.drop(number)
+
+
+async def sent(core: "Core", session: Session) -> Lines:
+    """What the model is sent of a session as it was then (spec 2.5); what was looked at before is known."""
+    await core.contexts.ready(session.id, "messages.jsonl")
+    present = core.subjects.session(session.id).session
+    view = core.contexts.view(present, "messages.jsonl")
+    if present.n == session.n and isinstance(view, SentView):
+        return view.lines()
+    # Somebody has appended meanwhile.
+    projection = Projection(partial(core.store.rows, session.id))
+    for length in range(PAGE, session.n + PAGE, PAGE):
+        projection.advance(min(length, session.n))
+        await core.commits.others_first()
+    return projection.lines()
 
 
 def put_snapshots(core: "Core", number: int, contents: Mapping[str, bytes]) -> None:

@@ -15,7 +15,7 @@ from ctxfs.agents import entries
 
 MAX_LINE = 256 << 10
 MAX_TEXT = (1 << 20) - (4 << 10)
-"""So much streamed text, as JSON, fits the line that it may become."""
+"""So much streamed text, as JSON, fits one line; more of it becomes several messages."""
 
 
 class BadOutput(Exception):
@@ -48,7 +48,8 @@ class Output:
     def __init__(self, run: str) -> None:
         self._run = run
         self._held: list[Line] = []
-        self._text: list[str] = []
+        # Streamed texts, by the messages that they may become.
+        self._texts: list[list[str]] = []
         self._text_size = 0
         self._calls: dict[str, str] = {}
         self._open_calls: set[str] = set()
@@ -70,45 +71,43 @@ class Output:
 
     def finish(self) -> Taken:
         """What was held back; text that became no message becomes one."""
-        if not self._text:
-            return Taken(self._held)
-        message = self._message_of_text()
-        return Taken([*self._held, message], [entries.message_frame(message.raw)])
+        messages = self._messages_of_text()
+        return Taken([*self._held, *messages], [entries.message_frame(message.raw) for message in messages])
 
     def abandon(self) -> Sequence[Line]:
         """As ``finish``, of a run that failed or was cancelled: its text so far is marked as partial."""
-        return [*self._held, self._message_of_text(partial=True)] if self._text else self._held
+        return [*self._held, *self._messages_of_text(partial=True)]
 
-    def _message_of_text(self, **more: Any) -> Line:
-        return entries.assistant_text(self._run, "".join(self._text), **more)
+    def _messages_of_text(self, **more: Any) -> list[Line]:
+        return [entries.assistant_text(self._run, "".join(text), **more) for text in self._texts]
 
     def _drop_text(self) -> None:
-        self._text.clear()
+        self._texts.clear()
         self._text_size = 0
 
     def _recorded(self, line: Line, frame: bytes) -> Taken:
         """An entry, behind what was held back and the text before it."""
-        before = self._held
-        frames = [frame]
-        if self._text:
-            message = self._message_of_text()
-            before = [*before, message]
-            frames.insert(0, entries.message_frame(message.raw))
-            self._drop_text()
+        before = self.finish()
+        self._drop_text()
         self._held = []
-        return Taken([*before, line], frames)
+        return Taken([*before.entries, line], [*before.frames, frame])
 
     def _event(self, value: Mapping[str, Any]) -> Line:
         return entries.made("events", {**value, "run": self._run})
 
     def _delta(self, value: Mapping[str, Any]) -> Taken:
         line = self._event(value)
-        self._text_size += len(compact(value["text"]))
-        if self._text_size > MAX_TEXT:
-            raise BadOutput("the agent streamed more text than a message may have", "EMSGSIZE")
         if value["text"]:
-            self._text.append(value["text"])
+            self._add_text(value["text"])
         return Taken(frames=[line.raw])
+
+    def _add_text(self, text: str) -> None:
+        size = len(compact(text))
+        if not self._texts or self._text_size + size > MAX_TEXT:
+            self._texts.append([])
+            self._text_size = 0
+        self._texts[-1].append(text)
+        self._text_size += size
 
     def _reasoning_delta(self, value: Mapping[str, Any]) -> Taken:
         return Taken(frames=[self._event(value).raw])

@@ -30,6 +30,11 @@ class Order(NamedTuple):
         """Nothing is to be executed."""
         return not self.definition.argv and (self.place.kind, self.place.name) == ("agent", ECHO)
 
+    @property
+    def is_ready(self) -> bool:
+        """There is nothing to prepare."""
+        return self.is_echo and self.cwd == "/"
+
 
 class Preparing:
     """Of one mount, which is at ``mountpoint`` on the host."""
@@ -43,7 +48,7 @@ class Preparing:
         """An agent that could start; None for the echo, whose cwd was found (``OSError``, ``Missing``: why not)."""
         if not order.definition.argv and not order.is_echo:
             raise Missing(f"{order.place.kind} {order.place.name!r} has no executable: an admin sets its exec")
-        if order.is_echo and order.cwd == "/":
+        if order.is_ready:
             return None
         agent = await self._launcher.prepare(self._launch(order))
         if order.is_echo:

@@ -33,7 +33,7 @@ async def recover(ledger: Ledger) -> None:
             if waiting is None:
                 await ledger.ask(lambda store: store.forget_run(session))  # noqa: B023
             else:
-                await ledger.end(session, partial(_ending, run=run, waiting=waiting))
+                await ledger.end(session, partial(_ending, run=run, waiting=waiting), run)
         except (CtxError, FUSEError) as error:
             log.warning("a run that died cannot be ended: %s", error)
 

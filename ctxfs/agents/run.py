@@ -55,7 +55,7 @@ class Run:
         self.done: bytes | None = None
         self.over = trio.Event()
         self.session = session
-        self._ledger = ledger
+        self.ledger = ledger
         self._output = Output(id)
         self._frames: Callable[[bytes], Sequence[bytes]] = lambda line: (line,)
         self._listeners: list[Listener] = []
@@ -198,7 +198,7 @@ class Run:
 
     async def _tell(self, taken: Taken) -> None:
         if taken.entries:
-            await self._ledger.append(self.session.id, lambda _: taken.entries)
+            await self.ledger.append(self.session.id, lambda _: taken.entries)
             steps.reached("recorded output")
         for frame in taken.frames:
             await self._broadcast(frame)
@@ -241,9 +241,9 @@ class Run:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + END_TIMEOUT_S):
             try:
                 if self._is_recorded:
-                    await self._ledger.sync()
+                    await self.ledger.sync()
                 else:
-                    _, failure = await self._ledger.end(self.session.id, lines)
+                    _, failure = await self.ledger.end(self.session.id, lines, self.id)
                     self._is_recorded = True
                     if failure is not None:
                         return failure

@@ -25,7 +25,7 @@ from ctxfs.agents.cosh import ADAPTER, CoshInvocation, active_id
 from ctxfs.agents.definition import Definition
 from ctxfs.agents.history import Recorded, Wanted
 from ctxfs.agents.invocation import Invocation
-from ctxfs.agents.ledger import Ledger, LinesOf, Place
+from ctxfs.agents.ledger import Appended, Ledger, LinesOf, Place
 from ctxfs.agents.listeners import Listener
 from ctxfs.agents.preparing import Order, Preparing
 from ctxfs.agents.processes import Agent
@@ -58,9 +58,21 @@ class Ask(NamedTuple):
         """The session, whether or not it is there yet."""
         return self.ledger, self.place.space, *self.place.key
 
+    def order(self, run: str) -> Order:
+        """What is to be prepared for it."""
+        return Order(self.definition, self.place, self.peer, self.wanted.cwd, run, self.has_home)
 
-LookUp = Callable[[], Awaitable[tuple[Ask, Recorded | None]]]
-"""What a send means, and what is recorded of it."""
+
+class Looked(NamedTuple):
+    """What a send means, and what is recorded of it; ``begun`` where that was recorded by this look."""
+
+    ask: Ask
+    recorded: Recorded | None
+    begun: Appended | None = None
+
+
+LookUp = Callable[[str | None], Awaitable[Looked]]
+"""Looks a send up; given a run, begins it where nothing is recorded and nothing is to be prepared."""
 
 
 class Answer(NamedTuple):
@@ -128,7 +140,12 @@ class Runs:
         ``look_up`` is called behind the gate. ``listener`` hears the run from then on; the caller has it ``leave``.
         """
         async with self._gate(key):
-            ask, recorded = await look_up()
+            run_id = _new_id()
+            # Whatever becomes of the connection, a run that is recorded is started.
+            with trio.CancelScope(shield=True):
+                ask, recorded, begun = await look_up(None if self._is_busy(key) else run_id)
+                if begun is not None:
+                    return await self._start(ask, run_id, begun, None, None, [listener])
             answer = None if recorded is None else await self._replay(ask, recorded)
             if answer is not None:
                 if answer.run is not None:
@@ -137,7 +154,7 @@ class Runs:
             waiting = self._find_waiting(ask)
             if waiting is None:
                 if not self._is_busy(ask.key):
-                    return await self._begin(ask, [listener])
+                    return await self._begin(ask, run_id, [listener])
                 waiting = await self._enqueue(ask)
             waiting.listeners.append(listener)
         return await waiting.answer()
@@ -251,8 +268,7 @@ class Runs:
         line = entries.mark(name, data)
         await ask.ledger.append(session.id, lambda _: [line])
 
-    async def _begin(self, ask: Ask, listeners: Sequence[Listener], *, waited: bool = False) -> Answer:
-        run_id = f"ctx-{os.urandom(16).hex()}"
+    async def _begin(self, ask: Ask, run_id: str, listeners: Sequence[Listener], *, waited: bool = False) -> Answer:
         turn = await self._turn(ask)
         if turn is not None:
             argv = (*ask.definition.argv, *turn.options)
@@ -266,9 +282,11 @@ class Runs:
             agent = await self._prepare(ask, run_id)
         steps.reached("prepared")
         try:
-            # Whatever becomes of the connection, a run that is recorded is started.
             with trio.CancelScope(shield=True):
-                answer = await self._record_and_start(ask, run_id, agent, turn, listeners, waited=waited)
+                begun = await ask.ledger.begin(
+                    ask.place, beginning(ask, run_id, waited=waited), run_id, ask.definition.number
+                )
+                answer = await self._start(ask, run_id, begun, agent, turn, listeners)
         except BaseException:
             if agent is not None:
                 await agent.aclose()
@@ -283,24 +301,21 @@ class Runs:
         return CoshInvocation(ask.request.input, ask.place, ask.ledger, active)
 
     async def _prepare(self, ask: Ask, run_id: str) -> Agent | None:
-        return await self._preparing.prepare(self._order(ask, run_id))
+        return await self._preparing.prepare(ask.order(run_id))
 
-    def _order(self, ask: Ask, run_id: str) -> Order:
-        return Order(ask.definition, ask.place, ask.peer, ask.wanted.cwd, run_id, ask.has_home)
-
-    async def _record_and_start(
+    async def _start(
         self,
         ask: Ask,
         run_id: str,
+        begun: Appended,
         agent: Agent | None,
         turn: CoshInvocation | None,
         listeners: Sequence[Listener],
-        *,
-        waited: bool,
     ) -> Answer:
-        start = entries.start(run_id, ask.request.id, ask.place.scope, ask.wanted.cwd)
-        session, failure = await ask.ledger.begin(ask.place, self._beginning(ask, run_id, start, waited=waited), run_id)
-        run = Run(run_id, ask.request.id, ask.place, ask.ledger, session, start.raw)
+        """Starts a run that is recorded."""
+        session, failure = begun
+        start = _start_line(ask, run_id).raw
+        run = Run(run_id, ask.request.id, ask.place, ask.ledger, session, start)
         for listener in listeners:
             run.add(listener)
         self._live[ask.key] = run
@@ -311,28 +326,12 @@ class Runs:
         steps.reached("durable")
         invocation = turn or Invocation(run_id, ask.request.input, session, ask.place.session, ask.ledger)
         if agent is not None:
-            invocation.environment = self._preparing.environment(self._order(ask, run_id), agent)
+            invocation.environment = self._preparing.environment(ask.order(run_id), agent)
             # Snapshots are for people, and the run is more than they are.
             with contextlib.suppress(*_REFUSALS):
                 await ask.ledger.put_snapshots(session.id, agent.snapshots)
         self._nursery.start_soon(self._work, ask.key, run, agent, invocation)
-        return Answer(start.raw, run)
-
-    def _beginning(self, ask: Ask, run_id: str, start: Line, *, waited: bool) -> LinesOf:
-        """The lines of a send that is recorded, all in one transaction."""
-
-        def lines(session: Session) -> Sequence[Line]:
-            model = ask.definition.model
-            admitted = {"messageId": ask.request.id, "n": session.n + 1}
-            return [
-                *([entries.mark("agent/input-admitted", admitted)] if waited else []),
-                entries.user_message(run_id, ask.request.input),
-                start,
-                *entries.state(session, "active"),
-                *entries.meta(session, client=ask.request.client, model=model, scope=ask.place.scope),
-            ]
-
-        return lines
+        return Answer(start, run)
 
     # runs, outside of the gate
 
@@ -354,7 +353,9 @@ class Runs:
         except Exception:
             log.exception("internal error at the end of a run")
         finally:
-            del self._live[key]
+            run = self._live.pop(key)
+            if run.done is None:
+                run.ledger.ended(run.id)
             if self._queues.get(key):
                 self._start_next(key)
 
@@ -368,7 +369,7 @@ class Runs:
             while queue and key not in self._live:
                 waiting = queue.popleft()
                 try:
-                    waiting.admit(await self._begin(waiting.ask, waiting.listeners, waited=True))
+                    waiting.admit(await self._begin(waiting.ask, _new_id(), waiting.listeners, waited=True))
                 except Exception as refusal:
                     if not isinstance(refusal, _REFUSALS):
                         log.exception("internal error where a send got its turn")
@@ -401,3 +402,28 @@ class Runs:
                 del self._gates[key]
             else:
                 self._gates[key] = lock, users - 1
+
+
+def beginning(ask: Ask, run_id: str, *, waited: bool = False) -> LinesOf:
+    """The lines of a send that is recorded, all in one transaction."""
+
+    def lines(session: Session) -> Sequence[Line]:
+        model = ask.definition.model
+        admitted = {"messageId": ask.request.id, "n": session.n + 1}
+        return [
+            *([entries.mark("agent/input-admitted", admitted)] if waited else []),
+            entries.user_message(run_id, ask.request.input),
+            _start_line(ask, run_id),
+            *entries.state(session, "active"),
+            *entries.meta(session, client=ask.request.client, model=model, scope=ask.place.scope),
+        ]
+
+    return lines
+
+
+def _start_line(ask: Ask, run_id: str) -> Line:
+    return entries.start(run_id, ask.request.id, ask.place.scope, ask.wanted.cwd)
+
+
+def _new_id() -> str:
+    return f"ctx-{os.urandom(16).hex()}"

@@ -10,17 +10,18 @@ from pyfuse3 import FUSEError
 
 from backend.errors import CtxError, Missing
 from backend.memory import MemoryStore
-from backend.rows import OwnerKind
-from ctxfs.agents.definition import Definition, read_definition
+from backend.rows import OwnerKind, Session
+from ctxfs.agents import steps
+from ctxfs.agents.definition import read_definition
 from ctxfs.agents.history import Recorded, Wanted
-from ctxfs.agents.ledger import Ledger, MountedLedger, Place, TempLedger
+from ctxfs.agents.ledger import Appended, Ledger, MountedLedger, Place, TempLedger
 from ctxfs.agents.listeners import Listener
-from ctxfs.agents.mounted import find_recorded_send
+from ctxfs.agents.mounted import begin, find_recorded_send
 from ctxfs.agents.recovery import recover
 from ctxfs.agents.requests import Cancel, Ping, Placed, Request, Resume, Send
 from ctxfs.agents.resuming import resume
 from ctxfs.agents.run import Run
-from ctxfs.agents.runs import Ask, Runs
+from ctxfs.agents.runs import Ask, Looked, Runs, beginning
 from ctxfs.bridge import Bridge
 from ctxfs.ctx_socket import reach
 from ctxfs.files.sockets import Address
@@ -62,7 +63,7 @@ class Agents:
         if scope != "temp":
             return self.mounted
         if connection not in self._temps:
-            ledger = self._temps[connection] = TempLedger(self._memory)
+            ledger = self._temps[connection] = TempLedger(self._memory, self.bridge)
             connection.at_end(partial(self._release, ledger))
         return self._temps[connection]
 
@@ -112,13 +113,11 @@ class AgentService:
         request.check()
         peer, ledger, listener = connection.peer, self._agents.ledger(connection, request.scope), Listener()
 
-        async def look_up() -> tuple[Ask, Recorded | None]:
-            if ledger is self._agents.mounted:
-                found, recorded = await self._bridge.run(lambda core: self._look_up(core, peer, request))
-            else:
-                found = await self._bridge.run(lambda core: self._look_at(core, peer, request))
-                recorded = await ledger.find_recorded(found.place, request.id, found.wanted)
-            return Ask(request, ledger, found.place, peer, found.definition, found.wanted, found.has_home), recorded
+        async def look_up(run: str | None) -> Looked:
+            if isinstance(ledger, MountedLedger):
+                return await self._look_up(peer, request, ledger, run)
+            ask = await self._bridge.run(lambda core: self._look_at(core, peer, request, ledger))
+            return Looked(ask, await ledger.find_recorded(ask.place, request.id, ask.wanted))
 
         space = f"home/{peer.uid}" if request.space is None else f"shared/{request.space}"
         try:
@@ -129,6 +128,20 @@ class AgentService:
                 await self._stream(connection, answer.line, answer.run, listener)
         finally:
             listener.leave()
+
+    async def _look_up(self, peer: Peer, request: Send, ledger: MountedLedger, run: str | None) -> Looked:
+        """All in one turn of the FUSE thread, and what was recorded is on disk."""
+
+        async def look(core: "Core") -> tuple[Ask, Recorded | None, Session | None]:
+            ask = self._look_at(core, peer, request, ledger)
+            recorded = find_recorded_send(core, ask.place, request.id, ask.wanted)
+            if run is None or recorded is not None or not ask.order(run).is_ready:
+                return ask, recorded, None
+            steps.reached("prepared")
+            return ask, None, await begin(core, ask.place, beginning(ask, run), run, ask.definition.number)
+
+        (ask, recorded, session), failure = await self._bridge.perform_durably(look)
+        return Looked(ask, recorded, None if session is None else Appended(session, failure))
 
     async def _stream(self, connection: Connection, line: bytes, run: Run, listener: Listener) -> None:
         """A start, and what follows to the done. A client that is gone ends the connection, and with it a temp run."""
@@ -178,27 +191,14 @@ class AgentService:
         space = reach.space_of(core, peer, Where(None, placed.space), wanted)
         return Place(self._kind, self._name, space, placed.scope, placed.session, peer.uid, peer.gid)
 
-    def _look_at(self, core: "Core", peer: Peer, request: Send) -> "Found":
+    def _look_at(self, core: "Core", peer: Peer, request: Send, ledger: Ledger) -> Ask:
         place = self._find_place(core, peer, request, reach.CHANGE)
         definition = read_definition(core.store, self._kind, self._name)
         if definition is None:
             raise Missing(f"no {self._kind} {self._name!r} is defined")
         own = self._kind == "agent" and core.store.owner(f"home/{peer.uid}", "agent", self._name)
         wanted = Wanted(request.input, request.scope, request.cwd or definition.cwd)
-        return Found(place, definition, wanted, bool(own))
-
-    def _look_up(self, core: "Core", peer: Peer, request: Send) -> tuple["Found", Recorded | None]:
-        found = self._look_at(core, peer, request)
-        return found, find_recorded_send(core, found.place, request.id, found.wanted)
-
-
-class Found(NamedTuple):
-    """What a send is to: where it is recorded, by what it is answered, and whether the peer has directories there."""
-
-    place: Place
-    definition: Definition
-    wanted: Wanted
-    has_home: bool
+        return Ask(request, ledger, place, peer, definition, wanted, bool(own))
 
 
 def _cancel_of(raw: bytes) -> Cancel | None:

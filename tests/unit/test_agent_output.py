@@ -187,11 +187,23 @@ def test_what_no_agent_may_print_is_refused(name: str) -> None:
     assert refused.value.code == "EIO"
 
 
-def test_more_text_than_a_line_may_have_is_refused() -> None:
-    agent = Agent()
-    with pytest.raises(BadOutput) as refused:
-        for _ in range(MAX_TEXT // 100_000 + 1):
-            agent.prints({"type": "delta", "text": "x" * 100_000})
-    assert refused.value.code == "EMSGSIZE"
-    [partial] = agent.output.abandon()
-    assert len(partial.raw) <= 1 << 20
+@pytest.mark.parametrize("text", ["x" * 100_000, "é\n\\" * 20_000])
+def test_more_text_than_a_line_may_have_becomes_several_messages(text: str) -> None:
+    deltas = [{"type": "delta", "text": text}] * (2 * MAX_TEXT // len(text) + 1)
+    agent = Agent().prints(*deltas).finishes()
+    assert len(agent.entries) >= 3
+    assert "".join(entry["content"][0]["text"] for entry in agent.entries) == text * len(deltas)
+    said = [frame for frame in agent.frames if frame["type"] == "message"]
+    assert [{**entry, "type": "message"} for entry in agent.entries] == said
+
+
+def test_so_does_that_of_a_run_that_ends_early() -> None:
+    agent = Agent().prints(*[{"type": "delta", "text": "x" * 100_000}] * 12)
+    lines = agent.output.abandon()
+    assert [len(line.raw) <= 1 << 20 for line in lines] == [True, True]
+    assert all(loaded(line)["partial"] for line in lines)
+
+
+def test_however_much_was_streamed_a_message_of_the_agents_own_stands_for_it() -> None:
+    deltas = [{"type": "delta", "text": "x" * 100_000}] * 12
+    assert Agent().prints(*deltas, MESSAGE).finishes().entries == [STORED]

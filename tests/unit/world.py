@@ -12,6 +12,7 @@ from pyfuse3 import FUSEError
 from backend.errors import CtxError
 from backend.memory import MemoryStore
 from backend.store import Store
+from ctxfs.activity import Activity
 from ctxfs.boundary import errno_of
 from ctxfs.budget import Budget
 from ctxfs.commits import Commits
@@ -72,6 +73,7 @@ class World:
             store=self.store,
             store_dir=directory,
             definitions=DefinitionChanges(self.loop),
+            activity=Activity(kernel.definition_turned),
             subjects=subjects,
             users=users,
             commits=commits,
