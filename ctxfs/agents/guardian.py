@@ -54,7 +54,11 @@ class Guardian:
 
     def run(self) -> None:
         """Returns when the run is over: refused, never started, or ended with all its processes."""
-        launch = unpack(self._control.recv(MAX_PACKET), Launch)
+        packet = self._control.recv(MAX_PACKET)
+        if not packet:
+            # The send was given up before it said what it wants.
+            return
+        launch = unpack(packet, Launch)
         try:
             view, cwd, executable = self._prepare(launch)
         except OSError as error:

@@ -365,6 +365,8 @@ class Runs:
 
     async def _admit_next(self, key: Key) -> None:
         async with self._gate(key):
+            # At the mount's end nobody gets a turn.
+            await trio.lowlevel.checkpoint_if_cancelled()
             queue = self._queues.get(key)
             while queue and key not in self._live:
                 waiting = queue.popleft()
@@ -377,6 +379,8 @@ class Runs:
                     with contextlib.suppress(*_REFUSALS):
                         await self._record_discarded(waiting.ask, str(refusal) or type(refusal).__name__)
                 except BaseException:
+                    # It is among what waits when the mount ends.
+                    queue.appendleft(waiting)
                     waiting.refuse(OSError(errno.EHOSTDOWN, "the daemon was stopped"))
                     raise
             if not queue:
