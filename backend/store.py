@@ -129,6 +129,13 @@ class SessionFiles(Protocol):
         """
         ...
 
+    def index_runs(self, session: int) -> bool:
+        """Looks at some entries more of a log whose index is not kept on disk; whether there are others to look at.
+
+        ``starts`` and ``run_lines`` look at all that are left, which may take long.
+        """
+        ...
+
     def starts(self, session: int, client: str) -> Sequence[RunLine]:
         """The starts with that client id, in log order, at most two; found by an index, not by reading the log."""
         ...

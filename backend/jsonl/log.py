@@ -49,7 +49,8 @@ from backend.lines import foreign_line, text_of
 from backend.rows import Kind, Line, Row, Session, Stream
 from backend.run_lines import RunIndex
 
-_PAGE = 1000
+_TURN = 64
+_TURN_BYTES = 256 << 10
 
 
 class Workshop(msgspec.Struct, frozen=True):
@@ -77,7 +78,8 @@ class SessionLog:
         self._inodes = _inodes(self._handles())
         order = opened.order
         self._order: Order = order.through(self._order_file) if isinstance(order, FileOrder) else order
-        self._runs: RunIndex | None = None
+        self._runs = RunIndex()
+        self._indexed = 0
         if self._header and not self.row.fault and self.row.archive is None:
             row = self.row if opened.settled else doubted_views(self.row)
             self.row = settled_views(directory, row, self.latest, shared.clock.tick)
@@ -116,12 +118,21 @@ class SessionLog:
 
     def runs(self) -> RunIndex:
         """What the log says of runs: read once, when it is first asked for, and brought up to date by each append."""
-        if self._runs is None:
-            index = RunIndex()
-            for start in range(0, self.row.n, _PAGE):
-                index.extend([foreign_line(row.stream, row.raw) for row in self.rows(start, start + _PAGE)], start)
-            self._runs = index
+        while self.index_runs():
+            pass
         return self._runs
+
+    def index_runs(self) -> bool:
+        """Looks at some entries for that: what takes no time worth mentioning. Whether there are more."""
+        size = 0
+        for line in self.order(self._indexed, min(self._indexed + _TURN, self.row.n)):
+            row = self._row(line)
+            self._runs.extend([foreign_line(row.stream, row.raw)], row.n)
+            self._indexed = row.n + 1
+            size += len(row.raw)
+            if size > _TURN_BYTES:
+                break
+        return self._indexed < self.row.n
 
     def latest(self) -> bytes:
         """The content of latest.md as the log has it."""
@@ -144,8 +155,9 @@ class SessionLog:
         except OSError as error:
             self._take_back(order)
             raise failure(error) from error
-        if self._runs is not None:
+        if self._indexed == self.row.n:
             self._runs.extend(lines, self.row.n)
+            self._indexed += len(lines)
         self._commit(row, order, files, len(lines))
         # The request stands; what fails from here on is made good when the session is opened next.
         with suppress(OSError):

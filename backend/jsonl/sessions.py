@@ -127,6 +127,11 @@ class Sessions(Discovery, LogContract):
         with reported():
             return self._log(session).rows(start, start + limit)
 
+    def index_runs(self, session: int) -> bool:
+        log = self._log(session)
+        with reported():
+            return log.index_runs()
+
     def starts(self, session: int, client: str) -> Sequence[RunLine]:
         log = self._log(session)
         with reported():

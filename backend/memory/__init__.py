@@ -139,6 +139,10 @@ class MemoryStore(Archive, Definitions, LogContract):
         row = self._require_session(session)
         return [self._logs[session].row(n) for n in range(start, min(row.n, start + limit))]
 
+    def index_runs(self, session: int) -> bool:
+        self._require_session(session)
+        return False
+
     def starts(self, session: int, client: str) -> Sequence[RunLine]:
         self._require_session(session)
         return self._logs[session].starts(client)[:MAX_STARTS]

@@ -14,6 +14,10 @@ from backend.sqlite.core import atomic
 class Runs(Archive):
     """Found by index; lines that wait are few, and are looked at."""
 
+    def index_runs(self, session: int) -> bool:
+        self._require_session(session)
+        return False
+
     def starts(self, session: int, client: str) -> Sequence[RunLine]:
         row = self._require_session(session)
         found = self._logs.starts(session, client, self._merged_n(row))

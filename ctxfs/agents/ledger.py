@@ -13,7 +13,7 @@ import trio
 from backend.errors import CtxError, Missing
 from backend.memory import MemoryStore
 from backend.projection import Lines, Projection
-from backend.rows import Append, Line, OwnerKind, Session
+from backend.rows import Append, Line, OwnerKind, RunLine, Session
 from backend.sessions import Sessions
 from backend.store import FileStore
 from ctxfs.agents import mounted
@@ -66,6 +66,10 @@ class Ledger(Protocol):
 
     async def find_recorded(self, place: Place, client_id: str, wanted: Wanted) -> Recorded | None:
         """What is recorded there of a send (``history.find_recorded``)."""
+        ...
+
+    async def run_lines(self, session: int, run: str) -> Sequence[RunLine]:
+        """What the log says of a run."""
         ...
 
     async def open(self, place: Place) -> Session:
@@ -126,7 +130,14 @@ class MountedLedger:
         return await self._bridge.perform(lambda core: mounted.open_session(core, place))
 
     async def find_recorded(self, place: Place, client_id: str, wanted: Wanted) -> Recorded | None:
-        return await self._bridge.run(lambda core: mounted.find_recorded_send(core, place, client_id, wanted))
+        return await self._bridge.perform(lambda core: mounted.find_recorded_send(core, place, client_id, wanted))
+
+    async def run_lines(self, session: int, run: str) -> Sequence[RunLine]:
+        async def find(core: "Core") -> Sequence[RunLine]:
+            await mounted.index_runs(core, session)
+            return core.store.run_lines(session, run)
+
+        return await self._bridge.perform(find)
 
     async def ask(self, work: Callable[[FileStore], T]) -> T:
         return await self._bridge.run(lambda core: work(core.store))
@@ -214,6 +225,9 @@ class TempLedger:
     async def find_recorded(self, place: Place, client_id: str, wanted: Wanted) -> Recorded | None:
         session = await self.find(place)
         return None if session is None else find_recorded(self._store, session, client_id, wanted)
+
+    async def run_lines(self, session: int, run: str) -> Sequence[RunLine]:
+        return self._store.run_lines(session, run)
 
     async def ask(self, work: Callable[[FileStore], T]) -> T:
         return work(self._store)

@@ -66,10 +66,19 @@ def _make_model(core: "Core", space: SpaceSubject, name: str, caller: Caller) ->
     return make_provider_model(core, ProviderSubject(space, provider, space.access, space.mtime), f"{model}.d", caller)
 
 
-def find_recorded_send(core: "Core", place: "Place", client_id: str, wanted: Wanted) -> Recorded | None:
+async def find_recorded_send(core: "Core", place: "Place", client_id: str, wanted: Wanted) -> Recorded | None:
     """What the session of that place has of a send."""
     session = find_session(core, place)
-    return None if session is None else find_recorded(core.store, session, client_id, wanted)
+    if session is None:
+        return None
+    await index_runs(core, session.id)
+    return find_recorded(core.store, session, client_id, wanted)
+
+
+async def index_runs(core: "Core", session: int) -> None:
+    """Sees to it that what a log says of runs is found at once; requests that wait go first meanwhile."""
+    while core.store.index_runs(session):
+        await core.commits.others_first()
 
 
 async def begin(core: "Core", place: "Place", lines_of: "LinesOf", run: str, definition: int | None) -> Session:

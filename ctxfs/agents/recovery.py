@@ -10,7 +10,7 @@ from pyfuse3 import FUSEError
 from backend.entries import MarkEntry
 from backend.errors import CtxError
 from backend.lines import entry_of
-from backend.rows import Line, Session
+from backend.rows import Line, RunLine, Session
 from backend.store import FileStore
 from ctxfs.agents import entries
 from ctxfs.agents.ledger import Ledger
@@ -29,7 +29,8 @@ async def recover(ledger: Ledger) -> None:
         return
     for session, run in live:
         try:
-            waiting = await ledger.ask(partial(_unfinished, session=session, run=run))
+            lines = await ledger.run_lines(session, run)
+            waiting = await ledger.ask(partial(_unfinished, session=session, lines=lines))
             if waiting is None:
                 await ledger.ask(lambda store: store.forget_run(session))  # noqa: B023
             else:
@@ -38,9 +39,9 @@ async def recover(ledger: Ledger) -> None:
             log.warning("a run that died cannot be ended: %s", error)
 
 
-def _unfinished(store: FileStore, session: int, run: str) -> Sequence[str] | None:
+def _unfinished(store: FileStore, session: int, lines: Sequence[RunLine]) -> Sequence[str] | None:
     """The message ids that waited behind a run that never ended; None for one that did, or never began."""
-    kinds = [line.kind for line in store.run_lines(session, run)]
+    kinds = [line.kind for line in lines]
     if "start" not in kinds or "done" in kinds:
         return None
     row = store.session_by_id(session)

@@ -41,7 +41,7 @@ async def _after(ledger: Ledger, session: int, n: int, after: str | int | None) 
         if not 0 <= (number := _number(after)) <= n:
             raise Missing("after: the session has no such entry")
         return number
-    lines = await ledger.ask(lambda store: store.run_lines(session, after))
+    lines = await ledger.run_lines(session, after)
     started = [line.n for line in lines if line.kind == "start"]
     return 1 + (started[0] if started else await _find_call(ledger, session, after))
 

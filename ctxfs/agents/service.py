@@ -134,7 +134,7 @@ class AgentService:
 
         async def look(core: "Core") -> tuple[Ask, Recorded | None, Session | None]:
             ask = self._look_at(core, peer, request, ledger)
-            recorded = find_recorded_send(core, ask.place, request.id, ask.wanted)
+            recorded = await find_recorded_send(core, ask.place, request.id, ask.wanted)
             if run is None or recorded is not None or not ask.order(run).is_ready:
                 return ask, recorded, None
             steps.reached("prepared")

@@ -165,3 +165,35 @@ def test_of_a_session_that_is_gone_nothing_is_found(at: Harness) -> None:
         at.store.starts(session.id, "c1")
     with pytest.raises(Missing):
         at.store.run_lines(session.id, "r1")
+
+
+def test_a_log_is_indexed_in_turns_while_it_grows(at: Harness) -> None:
+    session = at.session("s")
+    at.append(session, user("r1"), start("r1", "c1"), *(say(f"{n}") for n in range(500)), done("r1"))
+    if at.kind != "memory":
+        at.reopen()
+    grown, turns = 0, 1
+    while at.store.index_runs(session.id):
+        if grown < 3:
+            at.append(session, start(f"x{grown}", f"y{grown}"))
+            grown += 1
+        turns += 1
+        assert turns < 100
+    assert [found.n for found in at.store.run_lines(session.id, "r1")] == [0, 1, 502]
+    assert [found.n for n in range(grown) for found in at.store.starts(session.id, f"y{n}")] == [
+        *range(503, 503 + grown)
+    ]
+    at.append(session, start("last", "last"))
+    assert not at.store.index_runs(session.id)
+    assert [found.n for found in at.store.starts(session.id, "last")] == [503 + grown]
+
+
+def test_a_turn_reads_few_bytes(at: Harness) -> None:
+    session = at.session("s")
+    at.append(session, *(say("x" * 100_000) for _ in range(20)))
+    if at.kind != "memory":
+        at.reopen()
+    turns = 0
+    while at.store.index_runs(session.id):
+        turns += 1
+    assert turns == (6 if at.kind == "jsonl" else 0)
