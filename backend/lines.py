@@ -13,13 +13,14 @@ import msgspec
 
 from backend.checks import NAME, STABLE_PATH
 from backend.entries import CutEntry, Entry, MarkEntry, MessageEntry, NewCut, NewEntry, NewMark, NewMessage
-from backend.errors import InvalidValue, SessionError, ValueTooBig
+from backend.errors import InvalidValue, LineTooLong, SessionError, ValueTooBig
 from backend.line_rules import MAX_META, Rules, event_fault, message_fault, meta_fault
 from backend.line_shapes import EVENTS, STATE
 from backend.marks import Marks
 from backend.rows import Line, Row, Stream
 from backend.strict_json import (
     MAX_FOREIGN_LINE,
+    MAX_LINE,
     api_json,
     compact,
     lenient_object,
@@ -51,6 +52,16 @@ def judge(stream: Stream, raw: bytes, *, scope: str | None = None, marks: Marks 
     if fault := fault_in(stream, value, scope, marks):
         raise InvalidValue(fault)
     return value
+
+
+def flat_line(stream: Stream, value: dict[str, Any]) -> Line:
+    """The line of an object that was made here of strict JSON, and nests no deeper than that; errors as ``judge``."""
+    raw = compact(value)
+    if len(raw) > MAX_LINE:
+        raise LineTooLong("a line has more than 1 MiB: split the content over several lines")
+    if fault := fault_in(stream, value, None):
+        raise InvalidValue(fault)
+    return _line(stream, raw, value)
 
 
 def fault_in(stream: Stream, value: dict[str, Any], scope: str | None, marks: Marks = BUILT_IN_MARKS) -> str | None:

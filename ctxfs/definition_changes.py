@@ -10,12 +10,16 @@ from ctxfs.loop import Future, Loop
 
 
 class DefinitionChanges:
-    """``follow`` sets who is told; until then, and after ``unfollow``, nobody is, and nobody waits."""
+    """``follow`` sets who is told; until then, and after ``unfollow``, nobody is, and nobody waits.
+
+    ``revision`` moves with each change.
+    """
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self._tell: Callable[[], None] | None = None
         self._waiting: list[Future[None]] = []
+        self.revision = 0
 
     def follow(self, tell: Callable[[], None]) -> None:
         """``tell`` is called on the FUSE thread after each change, and must not wait."""
@@ -28,11 +32,13 @@ class DefinitionChanges:
 
     def changed(self) -> None:
         """A definition was made, changed or removed."""
+        self.revision += 1
         if self._tell is not None:
             self._tell()
 
     async def followed(self) -> None:
         """Returns once what changed has had its effects."""
+        self.revision += 1
         if self._tell is not None:
             change: Future[None] = Future(self._loop)
             self._waiting.append(change)

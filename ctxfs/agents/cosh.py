@@ -65,7 +65,8 @@ class CoshInvocation:
             self._turn.cancelled()
         active = self._turn.active_id
         if active != self._resumed:
-            await self._ledger.lead(self._place, self._resumed, active)
+            with trio.CancelScope(shield=True):
+                await self._ledger.lead(self._place, self._resumed, active)
         return self._turn.is_over
 
 

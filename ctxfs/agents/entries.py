@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from backend.lines import meta_line, parse_line, state_line
+from backend.lines import flat_line, meta_line, parse_line, state_line
 from backend.rows import Line, Row, Session, Stream
 from backend.strict_json import compact, lenient_object
 
@@ -20,29 +20,29 @@ def mark(name: str, data: Mapping[str, Any]) -> Line:
 
 def user_message(run: str, text: str) -> Line:
     """What the client sent."""
-    return made("messages", {"content": text, "role": "user", "run": run})
+    return flat_line("messages", {"content": text, "role": "user", "run": run})
 
 
 def assistant_text(run: str, text: str, **more: Any) -> Line:
     """An assistant message of one text part."""
     content = [{"text": text, "type": "text"}]
-    return made("messages", {"content": content, "role": "assistant", "run": run, **more})
+    return flat_line("messages", {"content": content, "role": "assistant", "run": run, **more})
 
 
 def start(run: str, client_id: str, scope: str, cwd: str) -> Line:
     """The beginning of a run."""
     value = {"client_id": client_id, "cwd": cwd, "id": run, "run": run, "scope": scope, "type": "start"}
-    return made("events", value)
+    return flat_line("events", value)
 
 
 def error(run: str, code: str, message: str) -> Line:
     """Why a run failed."""
-    return made("events", {"code": code, "message": message, "run": run, "type": "error"})
+    return flat_line("events", {"code": code, "message": message, "run": run, "type": "error"})
 
 
 def done(run: str, status: str) -> Line:
     """The end of a run."""
-    return made("events", {"run": run, "status": status, "type": "done"})
+    return flat_line("events", {"run": run, "status": status, "type": "done"})
 
 
 def state(session: Session, new: str) -> list[Line]:

@@ -58,6 +58,13 @@ class Output:
         """The next line, without its newline (``BadOutput``; ``AgentError`` where the agent says so itself)."""
         try:
             value = strict_object(raw)
+        except CtxError as error:
+            raise _no_frame(error) from None
+        return self.take_object(value)
+
+    def take_object(self, value: Mapping[str, Any]) -> Taken:
+        """As ``take``, of the object that a line is."""
+        try:
             take = _FRAMES.get(value.get("type", ""))
             if take is None:
                 raise BadOutput("the agent printed a frame of a type that is not an agent's")
@@ -65,7 +72,7 @@ class Output:
                 raise BadOutput("the agent printed a frame of another run")
             return take(self, value)
         except CtxError as error:
-            raise BadOutput(f"the agent printed what is no frame: {error}") from None
+            raise _no_frame(error) from None
         except TypeError:
             raise BadOutput("the agent printed a frame without a type") from None
 
@@ -168,6 +175,10 @@ _FRAMES = {
     "error": Output._error,
     "mark": Output._mark,
 }
+
+
+def _no_frame(error: CtxError) -> BadOutput:
+    return BadOutput(f"the agent printed what is no frame: {error}")
 
 
 def _with_digest(header: dict[str, Any]) -> dict[str, Any]:

@@ -5,8 +5,9 @@ import errno
 import logging
 import math
 import signal
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import trio
 from pyfuse3 import FUSEError
@@ -110,8 +111,8 @@ class Run:
 
     async def _performed(self, agent: Agent | None, invocation: Invocation | CoshInvocation, limits: Limits) -> Outcome:
         outcome = Outcome("cancelled")
+        self._scope.deadline = trio.current_time() + (limits.wall_s or math.inf)
         with self._scope:
-            self._scope.deadline = trio.current_time() + (limits.wall_s or math.inf)
             outcome = await (
                 self._echo(invocation.input) if agent is None else self._converse(agent, invocation, limits)
             )
@@ -122,8 +123,7 @@ class Run:
     async def _settled(self, invocation: Invocation | CoshInvocation, outcome: Outcome) -> Outcome:
         """Lets the invocation keep what it has to before anybody hears of the end; that may be why the run failed."""
         try:
-            with trio.CancelScope(shield=True):
-                has_ended = await invocation.settle()
+            has_ended = await invocation.settle()
         except (CtxError, FUSEError, OSError) as error:
             return self._failed_by(error)
         if outcome.status == "ok" and not has_ended:
@@ -141,7 +141,7 @@ class Run:
     async def _echo(self, text: str) -> Outcome:
         message = {"content": [{"text": text, "type": "text"}], "role": "assistant", "type": "message"}
         for frame in ({"text": text, "type": "delta"}, message):
-            if failure := await self._take(compact(frame)):
+            if failure := await self._judged(partial(self._tell_frame, frame)):
                 return failure
         return Outcome("ok")
 
@@ -183,11 +183,20 @@ class Run:
 
     async def _take(self, line: bytes) -> Outcome | None:
         """Records and tells one line of output; how the run failed, if it did by that."""
+        return await self._judged(partial(self._tell_line, line))
+
+    async def _tell_line(self, line: bytes) -> None:
+        if len(line) > MAX_LINE:
+            raise BadOutput("the agent printed a line of more than 256 KiB", "EMSGSIZE")
+        for frame in self._frames(line):
+            await self._tell(self._output.take(frame))
+
+    async def _tell_frame(self, frame: dict[str, Any]) -> None:
+        await self._tell(self._output.take_object(frame))
+
+    async def _judged(self, tell: Callable[[], Awaitable[None]]) -> Outcome | None:
         try:
-            if len(line) > MAX_LINE:
-                raise BadOutput("the agent printed a line of more than 256 KiB", "EMSGSIZE")
-            for frame in self._frames(line):
-                await self._tell(self._output.take(frame))
+            await tell()
         except AgentError as error:
             return Outcome("error", error.line)
         except BadOutput as error:

@@ -25,7 +25,7 @@ from ctxfs.agents.cosh import ADAPTER, CoshInvocation, active_id
 from ctxfs.agents.definition import Definition
 from ctxfs.agents.history import Recorded, Wanted
 from ctxfs.agents.invocation import Invocation
-from ctxfs.agents.ledger import Appended, Ledger, LinesOf, Place
+from ctxfs.agents.ledger import Ledger, LinesOf, Place
 from ctxfs.agents.listeners import Listener
 from ctxfs.agents.preparing import Order, Preparing
 from ctxfs.agents.processes import Agent
@@ -68,7 +68,15 @@ class Looked(NamedTuple):
 
     ask: Ask
     recorded: Recorded | None
-    begun: Appended | None = None
+    begun: "Begun | None" = None
+
+
+class Begun(NamedTuple):
+    """A run that is recorded: its session then, why that may not be on disk (None if it is), its start."""
+
+    session: Session
+    failure: CtxError | None
+    start: Line
 
 
 LookUp = Callable[[str | None], Awaitable[Looked]]
@@ -283,9 +291,10 @@ class Runs:
         steps.reached("prepared")
         try:
             with trio.CancelScope(shield=True):
-                begun = await ask.ledger.begin(
-                    ask.place, beginning(ask, run_id, waited=waited), run_id, ask.definition.number
-                )
+                start = start_line(ask, run_id)
+                lines_of = beginning(ask, run_id, start, waited=waited)
+                session, failure = await ask.ledger.begin(ask.place, lines_of, run_id, ask.definition.number)
+                begun = Begun(session, failure, start)
                 answer = await self._start(ask, run_id, begun, agent, turn, listeners)
         except BaseException:
             if agent is not None:
@@ -307,15 +316,14 @@ class Runs:
         self,
         ask: Ask,
         run_id: str,
-        begun: Appended,
+        begun: Begun,
         agent: Agent | None,
         turn: CoshInvocation | None,
         listeners: Sequence[Listener],
     ) -> Answer:
         """Starts a run that is recorded."""
-        session, failure = begun
-        start = _start_line(ask, run_id).raw
-        run = Run(run_id, ask.request.id, ask.place, ask.ledger, session, start)
+        session, failure, start = begun
+        run = Run(run_id, ask.request.id, ask.place, ask.ledger, session, start.raw)
         for listener in listeners:
             run.add(listener)
         self._live[ask.key] = run
@@ -331,7 +339,7 @@ class Runs:
             with contextlib.suppress(*_REFUSALS):
                 await ask.ledger.put_snapshots(session.id, agent.snapshots)
         self._nursery.start_soon(self._work, ask.key, run, agent, invocation)
-        return Answer(start, run)
+        return Answer(start.raw, run)
 
     # runs, outside of the gate
 
@@ -408,7 +416,7 @@ class Runs:
                 self._gates[key] = lock, users - 1
 
 
-def beginning(ask: Ask, run_id: str, *, waited: bool = False) -> LinesOf:
+def beginning(ask: Ask, run_id: str, start: Line, *, waited: bool = False) -> LinesOf:
     """The lines of a send that is recorded, all in one transaction."""
 
     def lines(session: Session) -> Sequence[Line]:
@@ -417,7 +425,7 @@ def beginning(ask: Ask, run_id: str, *, waited: bool = False) -> LinesOf:
         return [
             *([entries.mark("agent/input-admitted", admitted)] if waited else []),
             entries.user_message(run_id, ask.request.input),
-            _start_line(ask, run_id),
+            start,
             *entries.state(session, "active"),
             *entries.meta(session, client=ask.request.client, model=model, scope=ask.place.scope),
         ]
@@ -425,7 +433,8 @@ def beginning(ask: Ask, run_id: str, *, waited: bool = False) -> LinesOf:
     return lines
 
 
-def _start_line(ask: Ask, run_id: str) -> Line:
+def start_line(ask: Ask, run_id: str) -> Line:
+    """The start of a send's run."""
     return entries.start(run_id, ask.request.id, ask.place.scope, ask.wanted.cwd)
 
 

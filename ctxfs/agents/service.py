@@ -10,18 +10,18 @@ from pyfuse3 import FUSEError
 
 from backend.errors import CtxError, Missing
 from backend.memory import MemoryStore
-from backend.rows import OwnerKind, Session
+from backend.rows import Line, OwnerKind, Session
 from ctxfs.agents import steps
-from ctxfs.agents.definition import read_definition
+from ctxfs.agents.definition import Definition, read_definition
 from ctxfs.agents.history import Recorded, Wanted
-from ctxfs.agents.ledger import Appended, Ledger, MountedLedger, Place, TempLedger
+from ctxfs.agents.ledger import Ledger, MountedLedger, Place, TempLedger
 from ctxfs.agents.listeners import Listener
 from ctxfs.agents.mounted import begin, find_recorded_send
 from ctxfs.agents.recovery import recover
 from ctxfs.agents.requests import Cancel, Ping, Placed, Request, Resume, Send
 from ctxfs.agents.resuming import resume
 from ctxfs.agents.run import Run
-from ctxfs.agents.runs import Ask, Looked, Runs, beginning
+from ctxfs.agents.runs import Ask, Begun, Looked, Runs, beginning, start_line
 from ctxfs.bridge import Bridge
 from ctxfs.ctx_socket import reach
 from ctxfs.files.sockets import Address
@@ -84,6 +84,8 @@ class AgentService:
         self._runs = agents.runs
         self._kind = kind
         self._name = name
+        # As of a revision of all definitions.
+        self._definition: tuple[int, Definition | None] = (-1, None)
 
     async def __call__(self, connection: Connection, raw: bytes) -> None:
         request: Request = frames.decode(raw, Request)
@@ -132,16 +134,18 @@ class AgentService:
     async def _look_up(self, peer: Peer, request: Send, ledger: MountedLedger, run: str | None) -> Looked:
         """All in one turn of the FUSE thread, and what was recorded is on disk."""
 
-        async def look(core: "Core") -> tuple[Ask, Recorded | None, Session | None]:
+        async def look(core: "Core") -> tuple[Ask, Recorded | None, tuple[Session, Line] | None]:
             ask = self._look_at(core, peer, request, ledger)
             recorded = await find_recorded_send(core, ask.place, request.id, ask.wanted)
             if run is None or recorded is not None or not ask.order(run).is_ready:
                 return ask, recorded, None
             steps.reached("prepared")
-            return ask, None, await begin(core, ask.place, beginning(ask, run), run, ask.definition.number)
+            start = start_line(ask, run)
+            session = await begin(core, ask.place, beginning(ask, run, start), run, ask.definition.number)
+            return ask, None, (session, start)
 
-        (ask, recorded, session), failure = await self._bridge.perform_durably(look)
-        return Looked(ask, recorded, None if session is None else Appended(session, failure))
+        (ask, recorded, begun), failure = await self._bridge.perform_durably(look)
+        return Looked(ask, recorded, None if begun is None else Begun(begun[0], failure, begun[1]))
 
     async def _stream(self, connection: Connection, line: bytes, run: Run, listener: Listener) -> None:
         """A start, and what follows to the done. A client that is gone ends the connection, and with it a temp run."""
@@ -191,11 +195,16 @@ class AgentService:
         space = reach.space_of(core, peer, Where(None, placed.space), wanted)
         return Place(self._kind, self._name, space, placed.scope, placed.session, peer.uid, peer.gid)
 
+    def _read_definition(self, core: "Core") -> Definition:
+        if self._definition[0] != core.definitions.revision:
+            self._definition = core.definitions.revision, read_definition(core.store, self._kind, self._name)
+        if self._definition[1] is None:
+            raise Missing(f"no {self._kind} {self._name!r} is defined")
+        return self._definition[1]
+
     def _look_at(self, core: "Core", peer: Peer, request: Send, ledger: Ledger) -> Ask:
         place = self._find_place(core, peer, request, reach.CHANGE)
-        definition = read_definition(core.store, self._kind, self._name)
-        if definition is None:
-            raise Missing(f"no {self._kind} {self._name!r} is defined")
+        definition = self._read_definition(core)
         own = self._kind == "agent" and core.store.owner(f"home/{peer.uid}", "agent", self._name)
         wanted = Wanted(request.input, request.scope, request.cwd or definition.cwd)
         return Ask(request, ledger, place, peer, definition, wanted, bool(own))
