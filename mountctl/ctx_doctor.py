@@ -45,13 +45,13 @@ def examine(arguments: argparse.Namespace) -> dict[str, Any]:
         status = daemon.receive()
         daemon.send({"op": "doctor", **place, **_asked(arguments)})
         faults = list(_mount_faults(status))
-        with Progress(status["bytes"]) as progress:
+        with Progress(2 * status["bytes"]) as progress:
             at = progress.of_file()
             while (frame := daemon.receive())["type"] != "end":
                 if frame["type"] == "fault":
                     faults.append({key: frame[key] for key in KEYS})
                 else:
-                    at(frame["bytes"])
+                    at(frame["bytes"] + status["bytes"] * frame["verified"] // max(1, frame["entries"]))
     return {"faults": faults, "sessions": frame["sessions"], "entries": frame["entries"]}
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from mountctl import ctx_socket, places
 from mountctl.cli import OK, USAGE, Failure
+from mountctl.progress import Progress
 from mountctl.session_options import add_json, add_space, natural
 from mountctl.text import age_text, escaped_name, is_terminal, print_table, styled
 
@@ -16,7 +17,7 @@ were given and what they answered. "Words in quotes" are a phrase. Case and acce
 not searched. For the shell, a TEXT of several words needs quotes of its own: ctx search 'one two'."""
 
 _BOLD, _DIM = "1", "2"
-_MOST = 1000
+_MOST, _STEPS = 1000, 1000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,14 +50,25 @@ def search(text: str, agent: str | None, space: str | None, limit: int) -> Itera
     """The ``hit`` frames of docs/ctx-socket.md (``Failure``: refused, or there is no socket)."""
     if agent is not None:
         places.owner(agent, space)
-    request = {"op": "search", "text": text, "limit": limit, **ctx_socket.place(space)}
+    request = {"op": "search", "text": text, "limit": limit, "progress": True, **ctx_socket.place(space)}
     with ctx_socket.connection() as daemon:
         try:
-            yield from daemon.frames(request if agent is None else request | {"agent": agent})
+            yield from _hits(daemon.frames(request if agent is None else request | {"agent": agent}))
         except ctx_socket.Refused as refusal:
             if refusal.code == "EINVAL":
                 raise Failure(str(refusal), USAGE) from None
             raise
+
+
+def _hits(frames: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The hits, after a bar for how far the index is that they come from."""
+    with Progress(_STEPS) as progress:
+        at = progress.of_file()
+        for frame in frames:
+            if frame["type"] == "hit":
+                yield frame
+            else:
+                at(_STEPS * frame["entries"] // max(1, frame["of"]))
 
 
 def as_json(hit: dict[str, Any]) -> dict[str, Any]:

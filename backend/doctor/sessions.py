@@ -3,7 +3,7 @@
 A history that cannot be proven is looked at as files, line by line; any other as entries.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from typing import get_args
@@ -43,17 +43,20 @@ class Looked(msgspec.Struct, frozen=True):
     entries: int
 
 
-def check_session(ask: Ask, session: Session, path: str, *, values_follow: bool) -> Looked:
+def check_session(
+    ask: Ask, session: Session, path: str, *, values_follow: bool, told: Callable[[int], None] = lambda _: None
+) -> Looked:
     """All that is wrong with a session in the directory ``path``.
 
     ``values_follow``: its state, cwd and meta follow from its events alone; in a foreign tree its files may say more.
+    ``told`` is told now and then how many bytes were read.
     """
     if session.fault is not None:
         faults = list(islice(_bad_lines(ask, session, path), MOST + 1))
         if not faults:
             faults = [Fault("history", path, session.fault)]
         return Looked(_bounded(faults, path), 0)
-    reader = _Reader(session, path)
+    reader = _Reader(session, path, told)
     broken = check_invariants(reader.entries(rows_of(ask, session.id, session.n)))
     faults = reader.faults
     for fault in broken[: MOST + 1]:
@@ -80,11 +83,12 @@ def _bad_lines(ask: Ask, session: Session, path: str) -> Iterator[Fault]:
 class _Reader:
     """Follows a log, entry by entry: where lines are, what is wrong with them, what they amount to."""
 
-    def __init__(self, session: Session, path: str) -> None:
+    def __init__(self, session: Session, path: str, told: Callable[[int], None]) -> None:
         self.faults: list[Fault] = []
         self.count = 0
         self._session = session
         self._path = path
+        self._told = told
         self._at: dict[Stream, tuple[int, int]] = {"messages": (0, 0), "events": (0, 0)}
         self._derived = _empty(session)
         self._lines: list[Line] = []
@@ -112,6 +116,7 @@ class _Reader:
         if self._lines:
             self._derived, _ = facts.advance(self._derived, self._lines, time_ms=self._time, now_ns=0, seq=0)
             self._lines = []
+            self._told(sum(offset for _, offset in self._at.values()))
 
     def drift(self, names: tuple[str, ...]) -> Iterator[Fault]:
         """Files that do not say what the log says."""

@@ -19,6 +19,7 @@ from backend.search.query import segmented
 
 FORMAT = 1
 RESERVE = 16 << 20
+_NO_END = 1 << 62
 _SUFFIXES = ("", "-journal")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 # A file that says it holds what it does not is as broken as one that is no database.
@@ -166,10 +167,11 @@ class SearchIndex:
             connection.executemany("DELETE FROM entry WHERE session = ?", numbers)
             connection.executemany("DELETE FROM session WHERE id = ?", numbers)
 
-    def entries(self, session: int) -> dict[int, int]:
-        """The entries of a session that have text: number → time."""
+    def entries(self, session: int, start: int, stop: int | None) -> dict[int, int]:
+        """Those of a session that have text, from ``start`` on and below ``stop`` (None: all): number → time."""
+        sql = "SELECT n, time FROM entry WHERE session = ? AND n >= ? AND n < ?"
         with _reported():
-            return dict(self._connection.execute("SELECT n, time FROM entry WHERE session = ?", (session,)))
+            return dict(self._connection.execute(sql, (session, start, _NO_END if stop is None else stop)))
 
     def leads_to(self, expression: str, session: int, n: int) -> bool:
         """Whether an entry is among those that match."""

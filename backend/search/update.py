@@ -39,19 +39,36 @@ class Shrunk(Exception):
     """A log has fewer entries than were indexed, or was deleted: the index begins anew."""
 
 
-def update(index: SearchIndex, owner: int, ask: Ask, sync: Callable[[], None], *, thorough: bool) -> None:
+class Progress:
+    """How far an update is: so many entries are indexed, of so many that are new. Any thread may read it."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.of = 0
+
+
+def update(
+    index: SearchIndex,
+    owner: int,
+    ask: Ask,
+    sync: Callable[[], None],
+    *,
+    thorough: bool,
+    progress: Progress | None = None,
+) -> None:
     """Indexes what is new. ``thorough``: look at every session, whatever the index says of itself.
 
     ``sync`` returns when what is committed is on disk.
     """
+    at = progress or Progress()
     try:
-        _update(index, owner, ask, sync, thorough)
+        _update(index, owner, ask, sync, thorough, at)
     except Shrunk:
         index.clear()
-        _update(index, owner, ask, sync, thorough=True)
+        _update(index, owner, ask, sync, thorough=True, at=at)
 
 
-def _update(index: SearchIndex, owner: int, ask: Ask, sync: Callable[[], None], thorough: bool) -> None:
+def _update(index: SearchIndex, owner: int, ask: Ask, sync: Callable[[], None], thorough: bool, at: Progress) -> None:
     seen = ask(partial(_look, owner))
     if seen is None:
         return
@@ -74,7 +91,7 @@ def _update(index: SearchIndex, owner: int, ask: Ask, sync: Callable[[], None], 
         ranges |= _without_the_gone(index, owner, ask)
     if ranges:
         sync()
-        _index(index, ranges.values(), ask)
+        _index(index, ranges.values(), ask, at)
     if mark != before:
         index.set_mark(mark)
 
@@ -144,15 +161,17 @@ def _orphan(session: int, store: Store) -> _Range | None:
     return _Range(session, 0, 0, row.n) if row is not None and not _start(row, store) else None
 
 
-def _index(index: SearchIndex, ranges: Iterable[_Range], ask: Ask) -> None:
+def _index(index: SearchIndex, ranges: Iterable[_Range], ask: Ask, at: Progress) -> None:
     """Adds the entries of all ranges, many of them in each transaction."""
     todo = deque(ranges)
+    at.of += sum(part.stop - part.first for part in todo)
     texts: dict[int, list[Text]] = {}
     bounds: dict[int, Indexed] = {}
     size = count = 0
     while todo:
         for part, rows in ask(partial(_read, todo)):
             bounds[part.session] = Indexed(part.start, part.first + len(rows))
+            at.done += len(rows)
             for row in rows:
                 if text := text_of(entry_of(row)):
                     texts.setdefault(part.session, []).append(Text(row.n, row.time, text))

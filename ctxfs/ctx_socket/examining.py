@@ -5,9 +5,9 @@ while a client takes what was found. Repairs nothing; a search index that is wro
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import trio
@@ -17,19 +17,22 @@ from backend.doctor.faults import Fault
 from backend.doctor.owners import check_owner
 from backend.doctor.sessions import check_session
 from backend.doctor.stores import sessions_directory
-from backend.errors import InvalidValue, Missing
+from backend.errors import InvalidValue, Missing, StoreFailed, StoreFull
 from backend.rows import ArchiveDirectory, Owner, Session
+from backend.search.update import Progress
 from ctxfs.bridge import Bridge
 from ctxfs.ctx_socket import reach
 from ctxfs.ctx_socket.requests import Doctor
 from ctxfs.ctx_socket.searching import Searches
+from ctxfs.ctx_socket.telling import Telling
 from ctxfs.sockets.connection import Connection, Peer
 
 if TYPE_CHECKING:
     from ctxfs.core import Core
 
+T = TypeVar("T")
+
 AT_ONCE = 2
-PROGRESS_S = 0.5
 
 
 class Examinations:
@@ -64,9 +67,28 @@ class Examinations:
                 await self._session(report, session, f"{path}/{session.name}")
             after = page[-1].id
         check = partial(check_owner, self._searches.ask, owner.id, f"{path}/index")
-        await report.faults(await trio.to_thread.run_sync(check, limiter=self._threads))
-        drift = await self._searches.drift(owner, self._threads)
-        await report.faults([Fault("search", f"{path}/{name}", reason) for name, reason in drift])
+        await report.faults(await report.during(partial(trio.to_thread.run_sync, check, limiter=self._threads)))
+        try:
+            await self._search_index(report, owner, path)
+        except (StoreFull, StoreFailed) as error:
+            await report.faults([Fault("search", path, f"the search index was not looked through: {error}")])
+
+    async def _search_index(self, report: "_Report", owner: Owner, path: str) -> None:
+        """In turns with the owner's searches; an index that is wrong is dropped."""
+        sessions = await report.during(partial(self._searches.update, owner, self._threads, report.indexing))
+        faults: list[Fault] = []
+        for session, name in sessions.items():
+            at: int | None = 0
+            while at is not None:
+                work = partial(self._searches.drift, owner, session, at, self._threads)
+                reason, following = await report.during(work)
+                if reason is not None:
+                    faults.append(Fault("search", f"{path}/{name}", reason))
+                report.verified += (following or at) - at
+                at = following
+        if faults:
+            await self._searches.drop(owner, self._threads)
+            await report.faults(faults)
 
     async def _archive(self, report: "_Report", space: str) -> None:
         todo: list[tuple[int | None, str]] = [(None, "archived_sessions")]
@@ -84,36 +106,56 @@ class Examinations:
             after = page[-1].id
 
     async def _session(self, report: "_Report", session: Session, path: str) -> None:
-        check = partial(check_session, self._searches.ask, session, path, values_follow=report.values_follow)
+        check = partial(
+            check_session,
+            self._searches.ask,
+            session,
+            path,
+            values_follow=report.values_follow,
+            told=report.read,
+        )
         try:
-            looked = await trio.to_thread.run_sync(check, limiter=self._threads)
+            looked = await report.during(partial(trio.to_thread.run_sync, check, limiter=self._threads))
         except Missing:
             return  # deleted meanwhile
-        await report.session(session, looked.entries)
+        report.session(session, looked.entries)
         await report.faults(looked.faults)
 
 
 class _Report:
-    """What one client is told."""
+    """What one client is told; ``read`` is called in a worker thread."""
 
     def __init__(self, connection: Connection, *, values_follow: bool) -> None:
         self.values_follow = values_follow
+        self.indexing = Progress()
+        self.verified = 0
         self._connection = connection
         self._counts = {"sessions": 0, "entries": 0, "bytes": 0, "faults": 0}
-        self._next = trio.current_time() + PROGRESS_S
+        self._reading = 0
+        self._telling = Telling(connection, self._figures)
+
+    async def during(self, work: Callable[[], Awaitable[T]]) -> T:
+        """What ``work`` returns or raises; the client is told meanwhile how far it is."""
+        return await self._telling.during(work)
+
+    def read(self, size: int) -> None:
+        """So many bytes of a session were read."""
+        self._reading = size
+
+    def _figures(self) -> dict[str, int]:
+        reading = self._counts["bytes"] + self._reading
+        return self._counts | {"bytes": reading, "indexed": self.indexing.done, "verified": self.verified}
 
     async def faults(self, faults: Sequence[Fault]) -> None:
         for fault in faults:
             self._counts["faults"] += 1
             await self._connection.send({"type": "fault", **msgspec.structs.asdict(fault)})
 
-    async def session(self, session: Session, entries: int) -> None:
+    def session(self, session: Session, entries: int) -> None:
+        self._reading = 0
         self._counts["sessions"] += 1
         self._counts["entries"] += entries
         self._counts["bytes"] += session.messages_size + session.events_size
-        if trio.current_time() >= self._next:
-            await self._connection.send({"type": "progress", **self._counts})
-            self._next = trio.current_time() + PROGRESS_S
 
     async def end(self) -> None:
         await self._connection.send({"type": "end", **self._counts})

@@ -47,10 +47,14 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Search(_Place, frozen=True, kw_only=True, tag="search"):
-    """The newest entries of a place, or of one agent, that hold all words of ``text``."""
+    """The newest entries of a place, or of one agent, that hold all words of ``text``.
+
+    ``progress``: say now and then how far the index is.
+    """
 
     text: str
     agent: str | None = None
+    progress: bool = False
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 50
 
 

@@ -8,7 +8,7 @@ take as long as its user's histories are big, so a user has one at a time, and t
 import contextlib
 import heapq
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -21,12 +21,13 @@ from backend.rows import Owner
 from backend.search.index import IndexDamaged, SearchIndex
 from backend.search.query import expression
 from backend.search.search import Found, search
-from backend.search.update import update
-from backend.search.verify import drift
+from backend.search.update import Progress, update
+from backend.search.verify import Verified, drift
 from backend.store import Store
 from ctxfs.bridge import Bridge
 from ctxfs.ctx_socket import reach
 from ctxfs.ctx_socket.requests import Search
+from ctxfs.ctx_socket.telling import Telling
 from ctxfs.sockets.connection import Connection, Peer
 
 if TYPE_CHECKING:
@@ -51,10 +52,11 @@ class Searches:
 
     async def search(self, connection: Connection, request: Search) -> None:
         """A frame a hit, then ``end``."""
-        wanted = expression(request.text)
+        wanted, at = expression(request.text), Progress()
         owners = await self._bridge.run(partial(_owners, connection.peer, request))
-        async with self._users[connection.peer.uid]:
-            found = [(one, owner) for owner in owners for one in await self._of(owner, wanted, request.limit)]
+        look = partial(self._in_all, connection.peer.uid, owners, wanted, request.limit, at)
+        telling = Telling(connection, lambda: {"entries": at.done, "of": at.of})
+        found = await (telling.during(look) if request.progress else look())
         hits = heapq.nlargest(request.limit, found, key=lambda hit: (hit[0].time, hit[0].id, hit[0].n))
         for one, owner in hits:
             frame = {"type": "hit", "agent": reach.agent_name(owner), "session": one.session, "n": one.n}
@@ -62,45 +64,71 @@ class Searches:
             await connection.send(frame)
         await connection.send({"type": "end", "hits": len(hits)})
 
-    async def _of(self, owner: Owner, wanted: str, limit: int) -> list[Found]:
+    async def _in_all(
+        self, uid: int, owners: Sequence[Owner], wanted: str, limit: int, at: Progress
+    ) -> list[tuple[Found, Owner]]:
+        async with self._users[uid]:
+            return [(one, owner) for owner in owners for one in await self._of(owner, wanted, limit, at)]
+
+    async def _of(self, owner: Owner, wanted: str, limit: int, at: Progress) -> list[Found]:
         async with self._turns[owner.id]:
-            return await trio.to_thread.run_sync(self._found, owner.id, wanted, limit, limiter=self._threads)
+            return await trio.to_thread.run_sync(self._found, owner.id, wanted, limit, at, limiter=self._threads)
 
-    async def drift(self, owner: Owner, threads: trio.CapacityLimiter) -> list[tuple[str, str]]:
-        """What is wrong with the index of an owner: names of sessions, and what; such an index is dropped.
+    async def update(self, owner: Owner, threads: trio.CapacityLimiter, at: Progress) -> dict[int, str]:
+        """Brings an owner's index up to date, looking at every session; the ids and names of the live ones.
 
-        That takes long, so it is done on the caller's ``threads``: searches of others need not wait for it.
+        What takes as long as this and ``drift`` is done on the caller's ``threads``: searches of others need not wait.
         """
         async with self._turns[owner.id]:
-            return await trio.to_thread.run_sync(self._verify, owner.id, limiter=threads)
+            return await trio.to_thread.run_sync(self._updated, owner.id, at, limiter=threads)
 
-    def _found(self, owner: int, wanted: str, limit: int) -> list[Found]:
+    async def drift(self, owner: Owner, session: int, first: int, threads: trio.CapacityLimiter) -> Verified:
+        """What is wrong with the index of some entries of a session, in one turn among the owner's searches."""
+        async with self._turns[owner.id]:
+            return await trio.to_thread.run_sync(self._verified, owner.id, session, first, limiter=threads)
+
+    async def drop(self, owner: Owner, threads: trio.CapacityLimiter) -> None:
+        """Has the index of an owner made anew by the next search."""
+        async with self._turns[owner.id]:
+            await trio.to_thread.run_sync(self._with_index, owner.id, SearchIndex.clear, limiter=threads)
+
+    def _found(self, owner: int, wanted: str, limit: int, at: Progress) -> list[Found]:
         """In a worker thread, as all below."""
 
         def find(index: SearchIndex) -> list[Found]:
-            update(index, owner, self.ask, self._sync, thorough=owner not in self._looked_through)
-            self._looked_through.add(owner)
+            self._update(index, owner, at)
             return search(index, self.ask, wanted, limit)
 
         return self._with_index(owner, find)
 
-    def _verify(self, owner: int) -> list[tuple[str, str]]:
-        def verify(index: SearchIndex) -> list[tuple[str, str]]:
+    def _update(self, index: SearchIndex, owner: int, at: Progress) -> None:
+        update(index, owner, self.ask, self._sync, thorough=owner not in self._looked_through, progress=at)
+        self._looked_through.add(owner)
+
+    def _updated(self, owner: int, at: Progress) -> dict[int, str]:
+        def look(index: SearchIndex) -> dict[int, str]:
             sessions = live_ids(self.ask, owner)
-            update(index, owner, self.ask, self._sync, thorough=True)
-            wrong = [(name, reason) for session, name in sessions.items() if (reason := self._drift(index, session))]
-            if wrong:
-                index.clear()
-            return wrong
+            self._update(index, owner, at)
+            return sessions
+
+        self._looked_through.discard(owner)
+        return self._with_index(owner, look)
+
+    def _verified(self, owner: int, session: int, first: int) -> Verified:
+        def verify(index: SearchIndex) -> Verified:
+            # Others had their turns since the last one.
+            self._update(index, owner, Progress())
+            return self._drift(index, session, first)
 
         return self._with_index(owner, verify)
 
-    def _drift(self, index: SearchIndex, session: int) -> str | None:
+    def _drift(self, index: SearchIndex, session: int, first: int) -> Verified:
         try:
-            reason = drift(index, session, self.ask)
+            verified = drift(index, session, first, self.ask)
         except Missing:
-            return None
-        return reason if reason is not None and self.ask(partial(_is_live, session)) else None
+            return Verified(None)
+        gone = verified.reason is not None and not self.ask(partial(_is_live, session))
+        return Verified(None) if gone else verified
 
     def _with_index(self, owner: int, work: Callable[[SearchIndex], T]) -> T:
         """An index that is damaged is made anew, once."""

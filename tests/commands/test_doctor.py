@@ -11,6 +11,7 @@ import pytest
 
 from tests.commands.conftest import Agent, Place
 from tests.commands.terminal import on_terminal
+from tests.crash.disks import MIB, mount_on_disk, need_loop_devices
 from tests.mounting import RunningMount, running_mount
 
 HELLO = b'{"role":"user","content":"hello"}\n'
@@ -183,6 +184,21 @@ def test_drift_of_the_search_index_is_found_and_mended_by_the_next_search(fuse_d
         assert (fault["check"], fault["path"]) == ("search", "agent/coder/session/one")
         assert agent.run("search", "hello", "--json").out == before
         assert faults(agent, code=0) == []
+
+
+@pytest.mark.limit(120)
+def test_on_a_full_disk_it_says_what_it_can() -> None:
+    """Its own search index has no room, and all that was read is still told."""
+    need_loop_devices()
+    with mount_on_disk(8 * MIB) as (mount, _):
+        mount.allow("ENOSPC|full")
+        agent = Agent(mount, "coder")
+        filled(agent)
+        (fault,) = faults(agent)
+        assert (fault["check"], fault["path"]) == ("search", "agent/coder/session")
+        assert "full" in fault["reason"]
+        ran = agent.run("doctor")
+        assert ran.out.splitlines()[-1] == "2 sessions, 5 entries: 1 fault"
 
 
 def test_archived_sessions_are_read_too(fuse_device: None) -> None:

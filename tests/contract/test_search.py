@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from backend.errors import InvalidValue
 from backend.memory import MemoryStore
 from backend.rows import Append, Line, Owner, Session
+from backend.search import verify
 from backend.search.index import IndexDamaged, SearchIndex
 from backend.search.query import expression
 from backend.search.search import Found, search
 from backend.search.snippets import MAX_LENGTH, cut, snippets
-from backend.search.update import update
+from backend.search.update import Progress, update
 from backend.store import Store
 from tests.contract.harness import Harness, event, line, say
 
@@ -153,6 +154,32 @@ def test_appends_are_found_at_once_and_cost_what_is_new(at: Harness, found: Sear
     at.append(sessions[3], say("needle"))
     assert len(found.places("needle")) == 2
     assert found.asked - before <= 12
+
+
+def test_an_update_says_how_far_it_is_and_what_is_wrong_is_found_wherever_it_is(
+    at: Harness, found: Searched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify, "AT_ONCE", 10)
+    one, two = at.session("one"), at.session("two")
+    at.append(one, *[say(f"word{n}") for n in range(35)])
+    at.append(two, say("x"))
+    progress = Progress()
+    update(found.index, at.owner.id, found.ask, at.store.sync, thorough=True, progress=progress)
+    assert (progress.done, progress.of) == (36, 36)
+
+    def wrong(session: Session) -> list[str]:
+        reasons: list[str] = []
+        following: int | None = 0
+        while following is not None:
+            reason, following = verify.drift(found.index, session.id, following, found.ask)
+            reasons += [reason] if reason else []
+        return reasons
+
+    assert wrong(one) == wrong(two) == []
+    found.index._connection.execute("DELETE FROM entry WHERE session = ? AND n IN (12, 13, 34)", (one.id,))
+    found.index._connection.execute("INSERT INTO entry VALUES (99, ?, 77, 5)", (two.id,))
+    assert wrong(one) == ["entry 12 is not in the search index, or with another time"]
+    assert wrong(two) == ["the search index has entries that are none"]
 
 
 def test_a_session_that_is_gone_is_not_found(at: Harness, found: Searched) -> None:

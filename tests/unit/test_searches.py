@@ -9,6 +9,7 @@ import pytest
 import trio
 import trio.testing
 
+from backend.search.update import Progress
 from ctxfs.ctx_socket.requests import Search
 from ctxfs.ctx_socket.searching import AT_ONCE, Searches
 from ctxfs.sockets.connection import Peer
@@ -47,7 +48,7 @@ class Client:
 def test_searches_of_one_user_never_keep_another_from_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
 
-    def found(_self: Searches, owner: int, _wanted: str, _limit: int) -> list[Any]:
+    def found(_self: Searches, owner: int, _wanted: str, _limit: int, _at: Any) -> list[Any]:
         if owner // MOST == ALICE.uid:
             over.wait()
         return []
@@ -72,6 +73,27 @@ def test_searches_of_one_user_never_keep_another_from_theirs(tmp_path: Path, mon
 
     trio.run(ask)
     assert [client.frames for client in alices] == [[END]] * len(alices)
+
+
+def test_a_client_that_asks_is_told_how_far_its_index_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = threading.Event()
+
+    def found(_self: Searches, _owner: int, _wanted: str, _limit: int, at: Progress) -> list[Any]:
+        at.of, at.done = 10, 4
+        assert told.wait(60)
+        return []
+
+    class Asking(Client):
+        async def send(self, frame: Any) -> None:
+            await super().send(frame)
+            told.set()
+
+    monkeypatch.setattr(Searches, "_found", found)
+    bridge: Any = Bridge()
+    client: Any = Asking(ALICE.uid)
+    trio.run(Searches(bridge, tmp_path, lambda: None).search, client, Search(text="slow", progress=True))
+    assert client.frames[0] == {"type": "progress", "entries": 4, "of": 10}
+    assert client.frames[-1] == END
 
 
 END = {"type": "end", "hits": 0}
