@@ -52,6 +52,7 @@ def _parse(arguments: Sequence[str] | None, rows: Mapping[str, Row]) -> argparse
 
 def _measure(chosen: Sequence[str], rows: Mapping[str, Row], sizes: Sizes) -> list[Report]:
     os.environ["LC_ALL"] = "C"
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed has its bytecode
     with contextlib.ExitStack() as stack:
         bench = Bench(stack, sizes)
         reports = []

@@ -4,7 +4,19 @@ from collections.abc import Callable, Mapping
 
 from tests.bench.bench import Bench
 from tests.bench.figures import Report
-from tests.bench.rows import appending, attributes, commands, growth, importing, log, memory, reading, requests, sends
+from tests.bench.rows import (
+    appending,
+    attributes,
+    commands,
+    control,
+    growth,
+    importing,
+    log,
+    memory,
+    reading,
+    requests,
+    sends,
+)
 
 Row = Callable[[Bench], Report]
 
@@ -25,4 +37,6 @@ ROWS: Mapping[str, Row] = {
     "sends": sends.sends,
     "import": importing.claude_code,
     "command": commands.agent_output,
+    "control-start": control.start,
+    "control-flow": control.flow,
 }
