@@ -1,6 +1,7 @@
 """What ``ctx cosh`` commands share: their options, and asking cosh-core (spec 5.1)."""
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Awaitable, Callable
@@ -10,8 +11,9 @@ import msgspec
 import trio
 
 from ctxfs.cosh.client import ControlError, SessionControlClient, Summary
-from mountctl.cli import Failure
+from mountctl.cli import OK, Failure
 from mountctl.session_options import add_json
+from mountctl.text import escaped
 
 T = TypeVar("T")
 
@@ -48,9 +50,20 @@ def as_json(value: Any) -> Any:
     return msgspec.to_builtins(value)
 
 
-def print_summary(summary: Summary) -> None:
-    """A session for people, a field a line."""
-    from mountctl.text import escaped
+def add_session(parser: argparse.ArgumentParser) -> None:
+    """The session that is asked about, and whom to ask."""
+    parser.add_argument("session", metavar="UUID", help="the session's id, as `ctx cosh list` shows it")
+    add_core(parser)
 
-    for name, value in as_json(summary).items():
+
+def show(
+    arguments: argparse.Namespace, question: Callable[[SessionControlClient, str, str], Awaitable[Summary]]
+) -> int:
+    """Prints what core answers about a session: a field a line, or as JSON."""
+    found = as_json(ask(arguments, lambda client: question(client, workspace(arguments), arguments.session)))
+    if arguments.json:
+        print(json.dumps({"session": found}))
+        return OK
+    for name, value in found.items():
         print(f"{name}: {'-' if value is None else escaped(str(value))}")
+    return OK

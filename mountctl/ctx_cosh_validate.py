@@ -1,23 +1,14 @@
 """``ctx cosh validate``: whether a session can be resumed (spec 5.1)."""
 
 import argparse
-import json
 
-from mountctl.cli import OK
-from mountctl.cosh_options import add_core, as_json, ask, print_summary, workspace
+from ctxfs.cosh.client import SessionControlClient
+from mountctl.cosh_options import add_session, show
 
 DESCRIPTION = "Shows a session of cosh-core if it can be resumed; it is an error if it cannot."
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", metavar="UUID", help="the session's id, as `ctx cosh list` shows it")
-    add_core(parser)
+add_arguments = add_session
 
 
 def run(arguments: argparse.Namespace) -> int:
-    found = ask(arguments, lambda client: client.validate(workspace(arguments), arguments.session))
-    if arguments.json:
-        print(json.dumps({"session": as_json(found)}))
-    else:
-        print_summary(found)
-    return OK
+    return show(arguments, SessionControlClient.validate)

@@ -27,8 +27,8 @@ TOO_LARGE = f"session file exceeds the {MAX_SESSION_FILE} byte safety limit"
 
 _SUFFIX = ".json"
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_OPEN_LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_OPEN_LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _OPEN_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -128,14 +128,12 @@ class Directory:
         except FileNotFoundError:
             return None
         except OSError as error:
-            if self._is_link(id):
-                detail = f"{self._what} session entry is a symbolic link"
-                raise EnvelopeError("corrupt", id=id, detail=detail) from None
+            self._check_kind(id)
             raise io_error(f"open {self._what} session", path, error) from error
         file = SessionFile(id, path, descriptor)
         if not file.is_regular:
             os.close(descriptor)
-            raise EnvelopeError("corrupt", id=id, detail=f"{self._what} session entry is not a regular file")
+            raise self._no_file(id, "not a regular file")
         return file
 
     def remove(self, id: str) -> None:
@@ -157,11 +155,13 @@ class Directory:
         with SessionFile(id, path, descriptor) as lock:
             if not lock.is_regular:
                 raise EnvelopeError("corrupt", id=id, detail="its lock is not a regular file")
-            with io_errors("set private file permissions", path):
-                os.fchmod(descriptor, 0o600)
             lock.lock("lock")
-            if os.fstat(descriptor).st_nlink == 0:  # whoever held it removed the session with it
+            links = os.fstat(descriptor).st_nlink
+            if links == 0:  # whoever held it removed the session with it
                 raise EnvelopeError("conflict", id=id)
+            if links == 1:  # what has another name too is not this store's alone
+                with io_errors("set private file permissions", path):
+                    os.fchmod(descriptor, 0o600)
             yield
 
     def remove_lock(self, id: str) -> None:
@@ -216,12 +216,17 @@ class Directory:
                 if entry.name.endswith(_SUFFIX) and is_uuid(entry.name[: -len(_SUFFIX)]) and _is_regular(entry):
                     yield entry
 
-    def _is_link(self, id: str) -> bool:
-        try:
-            found = os.stat(f"{id}{_SUFFIX}", dir_fd=self.descriptor, follow_symlinks=False)
-        except OSError:
-            return False
-        return stat.S_ISLNK(found.st_mode)
+    def _check_kind(self, id: str) -> None:
+        """``corrupt`` where what could not be opened is no file."""
+        with suppress(OSError):
+            mode = os.stat(f"{id}{_SUFFIX}", dir_fd=self.descriptor, follow_symlinks=False).st_mode
+            if stat.S_ISLNK(mode):
+                raise self._no_file(id, "a symbolic link")
+            if not stat.S_ISREG(mode):
+                raise self._no_file(id, "not a regular file")
+
+    def _no_file(self, id: str, kind: str) -> EnvelopeError:
+        return EnvelopeError("corrupt", id=id, detail=f"{self._what} session entry is {kind}")
 
 
 def opened(path: str, what: str) -> Directory | None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cosh_store import session_id
+from tests.people import ALICE
 from tests.socket.workshop import Bot, Workshop, types
 
 A, B = session_id(0xA), session_id(0xB)
@@ -138,6 +139,40 @@ def test_a_turn_that_fails_keeps_or_releases_what_it_resumed(bot: Bot, lines: An
     error, done = bot.send()[-2:]
     assert (error["code"], done["status"]) == (code, "error")
     assert uuids(bot) == ({A: "default"} if kept else {})
+
+
+def choose(bot: Bot, id: str) -> None:
+    """A person selects a session of core, as docs/agents.md says."""
+    ALICE.does((bot.home / f"session/index/by-uuid/{id}").write_text, "default\n")
+
+
+def test_a_session_that_somebody_chose_is_resumed(bot: Bot) -> None:
+    bot.send()
+    choose(bot, B)
+    bot.does(core(init(B), said("hi"), result(B)))
+    assert [bot.send()[-1]["status"] for _ in range(2)] == ["ok", "ok"]
+    assert arguments(bot) == ["", f"--resume {B}", f"--resume {B}"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "next"),
+    [
+        ((failed("gone", B, **_LOAD),), A),
+        ((init(B), said("hi"), failed("disk", B, **_PERSIST)), A),
+        ((init(A), said("hi"), result(A)), A),
+        ((init(B, session_resumable=False), said("hi"), result(B)), A),
+        ((failed("no network"),), B),
+        ((init(B), said("hi")), B),
+    ],
+    ids=["load", "persist", "other id", "not resumable", "plain failure", "no result"],
+)
+def test_a_chosen_session_that_fails_leaves_the_one_before(bot: Bot, lines: Any, next: str) -> None:
+    bot.send()
+    choose(bot, B)
+    bot.does(core(*lines, ends="exit 0\n"))
+    bot.send()
+    bot.send()
+    assert arguments(bot) == ["", f"--resume {B}", f"--resume {next}"]
 
 
 def test_a_structured_failure_counts_whatever_happens_after_it(bot: Bot) -> None:

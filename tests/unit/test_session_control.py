@@ -4,6 +4,10 @@ import fcntl
 import json
 import os
 import resource
+import signal
+import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -256,6 +260,22 @@ def test_the_root_is_where_the_layer_of_the_workspace_says(store: CoshStore, tmp
     assert listed(store) == [(session_id(1), "ready")]
 
 
+@pytest.mark.parametrize("layers", [(), ("etc",), ("home",), ("etc", "home"), ("etc", "home", "workspace")])
+def test_the_layer_nearest_to_the_workspace_says_where_the_root_is(
+    store: CoshStore, tmp_path: Path, layers: tuple[str, ...]
+) -> None:
+    paths = {"etc": tmp_path / "etc.toml"} | {
+        name: top / ".copilot-shell/config.toml" for name, top in (("home", store.home), ("workspace", store.workspace))
+    }
+    for layer in layers:
+        paths[layer].parent.mkdir(exist_ok=True, parents=True)
+        text = f"[other]\nx = 1\n[session]\nauto_persist = false\nmore = 1\npersist_dir = '{tmp_path / layer}'\n"
+        paths[layer].write_text(text)
+        store.put(1, scope=tmp_path / layer / store.scope.name, messages=[message(layer)])
+    store.put(1, messages=[message("default")])
+    assert inspected(store, 1)["first_prompt"] == [*("default",), *layers][-1]
+
+
 @pytest.mark.parametrize(
     "layer", ["[session", "session = 1", "[session]\npersist_dir = 5", "[session]\npersist_dir = 'a\0b'"]
 )
@@ -447,7 +467,27 @@ def _fifo(path: Path) -> None:
     os.mkfifo(path)
 
 
-@pytest.mark.parametrize("spoil", [_link, _directory, _fifo])
+def _dangling(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("nowhere")
+
+
+def _loop(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.name)
+
+
+def _socket(path: Path) -> None:
+    path.unlink()
+    os.mknod(path, 0o600 | stat.S_IFSOCK)
+
+
+def _device(path: Path) -> None:
+    path.unlink()
+    os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 5))
+
+
+@pytest.mark.parametrize("spoil", [_link, _dangling, _loop, _directory, _fifo, _socket, _device])
 @pytest.mark.parametrize("legacy", [False, True])
 def test_what_is_no_regular_file_is_no_session(store: CoshStore, spoil: Any, legacy: bool) -> None:
     path = store.put_legacy(1) if legacy else store.put(1)
@@ -747,6 +787,43 @@ def test_a_locked_session_is_in_conflict_until_its_holder_is_gone(store: CoshSto
         assert [entry["error"]["code"] for entry in found["skipped"]] == ["conflict"]
         assert inspected(store, 1)["health"] == "ready"
     assert asked(store, "clear", session_ids=[session_id(1)], protected_session_ids=[])["deleted"] == [session_id(1)]
+
+
+_HOLD = """
+import fcntl, sys, time
+with open(sys.argv[1], "w") as lock:
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_holder_of_a_lock_that_is_killed_holds_nothing(store: CoshStore) -> None:
+    store.put(1)
+    command = [sys.executable, "-c", _HOLD, str(store.scope / f".{session_id(1)}.lock")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+        found = asked(store, "clear", session_ids=[session_id(1)], protected_session_ids=[])
+        assert [entry["error"]["code"] for entry in found["skipped"]] == ["conflict"]
+        holder.send_signal(signal.SIGKILL)
+    assert asked(store, "clear", session_ids=[session_id(1)], protected_session_ids=[])["deleted"] == [session_id(1)]
+
+
+def test_what_has_another_name_elsewhere_stays_as_it_is_there(store: CoshStore, tmp_path: Path) -> None:
+    store.scope.mkdir(parents=True)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_bytes(b"not ours")
+    elsewhere.chmod(0o644)
+    for name in (f"{session_id(1)}.json", f".{session_id(1)}.lock"):
+        (store.scope / name).hardlink_to(elsewhere)
+    assert listed(store) == [(session_id(1), "corrupt")]
+    assert asked(store, "clear", session_ids=[session_id(1)], protected_session_ids=[])["deleted"] == [session_id(1)]
+    assert (elsewhere.read_bytes(), stat.S_IMODE(elsewhere.stat().st_mode)) == (b"not ours", 0o644)
+
+
+def test_a_time_before_1970_is_0(store: CoshStore) -> None:
+    os.utime(store.put(1, b"[]"), (-5, -5))
+    assert (inspected(store, 1)["created_at_ms"], len(listed(store))) == (0, 1)
 
 
 def test_stale_temporaries_are_not_swept_by_session_control(store: CoshStore) -> None:
