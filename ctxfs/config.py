@@ -21,6 +21,9 @@ from ctxfs.agents.settings import Settings
 SYSTEM_FILE = Path("/etc/ctxfs/config.toml")
 ENVIRONMENT_PREFIX = "CTXFS_"
 OPTION = "option"
+MAX_FILE_BYTES = 1 << 20
+MAX_NUMBER = (1 << 63) - 1
+MAX_SECONDS = 1_000_000_000
 _AGENTS = Settings()
 _MARKS = "marks."
 _TYPES = ", ".join(get_args(FieldType))
@@ -144,18 +147,33 @@ def load(options: Mapping[str, str | int | None], environment: Mapping[str, str]
 
 def _from_file(file: Path) -> dict[str, Value]:
     try:
-        text = file.read_text(encoding="utf-8")
+        text = _content(file).decode()
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise ConfigError(f"{file}: it is nested too deeply") from None
+    except ValueError as error:  # a TOMLDecodeError, or what int() says of a number of 5000 digits
         raise ConfigError(f"{file}: {error}") from error
     marks = table.pop("marks", {})
     found = {key: _checked(key, value, f"{file}:{_line_of([key], text)}") for key, value in table.items()}
     return found | _marks_of(marks, lambda *path: f"{file}:{_line_of(['marks', *path], text)}")
+
+
+def _content(file: Path) -> bytes:
+    """What a file holds: at once, whatever it is, and nothing that another user may have written (``OSError``)."""
+    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as opened:
+        owner = os.fstat(descriptor).st_uid
+        if file != SYSTEM_FILE and owner not in (0, os.geteuid()):
+            raise ConfigError(f"{file}: it belongs to uid {owner}, whose settings are not yours")
+        content = opened.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise ConfigError(f"{file}: it has more than {MAX_FILE_BYTES} bytes")
+    return content
 
 
 def _marks_of(table: Any, origin: Callable[..., str]) -> dict[str, Value]:
@@ -192,7 +210,8 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Value]:
     found: dict[str, Value] = {}
     for name, value in names.items():
         key = name.removeprefix(ENVIRONMENT_PREFIX).lower()
-        found[key] = _checked(key, int(value) if value.isascii() and value.isdigit() else value, f"environment {name}")
+        number = value.isascii() and value.isdigit() and len(value) <= len(str(MAX_NUMBER))
+        found[key] = _checked(key, int(value) if number else value, f"environment {name}")
     return found
 
 
@@ -225,13 +244,13 @@ def _text(value: Any) -> str:
 
 
 def _seconds(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_SECONDS:
         raise ValueError("must be a whole number of seconds")
     return value
 
 
 def _bytes(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= MAX_NUMBER:
         raise ValueError("must be a number of bytes")
     return value
 

@@ -11,7 +11,7 @@ _DEFAULTS = frozenset(("rw", "exec", "async", "atime", "diratime", "defaults")) 
 _FSTAB = frozenset(("auto", "noauto", "user", "nouser", "users", "owner", "group", "nofail", "_netdev"))
 _FSTAB_PREFIXES = ("x-", "comment=")
 # What these say goes to the daemon, and nothing of it to the kernel (spec 4.6).
-_OWN = {"store": (re.compile(".+"), "a directory"), "agent_timeout": (re.compile("[0-9]+"), "a time in seconds")}
+_OWN = {"store": (re.compile(".+"), "a directory"), "agent_timeout": (re.compile("[0-9]{1,9}"), "a time in seconds")}
 _REFUSED = {
     "suid": "the mount is always nosuid",
     "dev": "the mount is always nodev",

@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     copy = None
     if arguments.repair and found["faults"]:
         copy = _copied(store)
-        _repair(store)
+        _repair(store, copy)
         found = examine(store)
     if arguments.json:
         print(json.dumps({**found, "copy": copy and str(copy)}))
@@ -87,12 +87,14 @@ def _copied(store: Path) -> Path:
     return target
 
 
-def _repair(store: Path) -> None:
+def _repair(store: Path, copy: Path) -> None:
     try:
         with contextlib.closing(stores.open_store(store, stores.choose(store, None))) as opened:
             opened.repair()
     except OpenError as error:
-        raise Failure(f"{error} (nothing was repaired)", error.exit_code) from error
+        raise Failure(
+            f"{error} (nothing was repaired; the store as it was is {escaped_name(str(copy))})", error.exit_code
+        ) from error
 
 
 def _tell(found: dict[str, Any], copy: Path | None) -> None:

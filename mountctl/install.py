@@ -1,11 +1,13 @@
 """``mountctl install``: units, the mount helper, man pages and completions in their places (spec 4.6).
 
 What is installed is data of this package (``mountctl/share``), with the program's own path put in. ``mountctl
-uninstall`` removes just those files.
+uninstall`` removes just those files. What is in one of their places and is not ours (another package's, or a masked
+unit) is never touched; we know our own, of any version, by what they name.
 """
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Iterator
 from importlib import resources
@@ -26,6 +28,8 @@ _PLACES = {
     "completions/fish": "usr/share/fish/vendor_completions.d/{name}",
 }
 _HELPER = "mount.fuse.ctxfs"
+_OURS = re.compile("ctxfs|mountctl|_shtab_ctx_")
+_PAGES = ("usr/local/share/man/man1/ctx*.1", "usr/local/share/man/man8/mountctl*.8")
 
 
 class File(NamedTuple):
@@ -49,9 +53,10 @@ def add_place(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    for file in files(arguments.root):
-        if _is_there(file):
-            continue
+    wanted = [file for file in files(arguments.root) if not _is_there(file)]
+    if foreign := [str(file.path) for file in wanted if not is_ours(file.path)]:
+        raise Failure(f"not ours, and in the way: {', '.join(foreign)}; nothing was installed", UNAVAILABLE)
+    for file in wanted:
         print(f"{'would install' if arguments.dry_run else 'installed'} {file.path}")
         if not arguments.dry_run:
             _put(file)
@@ -66,6 +71,22 @@ def files(root: Path) -> Iterator[File]:
         for source in sorted(share.joinpath(directory).iterdir(), key=lambda found: found.name):
             path = place.format(name=source.name, section=source.name.rpartition(".")[2])
             yield File(root / path, _text(source), 0o644)
+
+
+def stale(root: Path) -> list[Path]:
+    """Pages of commands that an older version had."""
+    now = {file.path for file in files(root)}
+    return sorted(path for pages in _PAGES for path in root.glob(pages) if path not in now and is_ours(path))
+
+
+def is_ours(path: Path) -> bool:
+    """Whether nothing is there, or what a version of this program put there."""
+    try:
+        return not path.is_symlink() and _OURS.search(path.read_text(encoding="utf-8")) is not None
+    except FileNotFoundError:
+        return True
+    except (IsADirectoryError, UnicodeDecodeError):
+        return False
 
 
 def _text(source: Traversable) -> str:

@@ -1,5 +1,7 @@
 """The configuration: file < user's file < environment < options; unknown keys name their line (spec 4.6)."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,11 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
     monkeypatch.setattr(config, "SYSTEM_FILE", tmp_path / "system.toml")
     (tmp_path / "ctxfs").mkdir()
     return tmp_path / "system.toml", tmp_path / "ctxfs/config.toml"
+
+
+def give_away(file: Path) -> None:
+    file.touch()
+    os.chown(file, 1000, 1000)
 
 
 def environment_of(files: tuple[Path, Path], **more: str) -> dict[str, str]:
@@ -50,6 +57,9 @@ def test_each_source_overrides_the_ones_before_it(files: tuple[Path, Path]) -> N
         ("log_level = 'loud'\n", 1, "log_level"),
         ("\n[limits]\nx = 1\n", 2, "limits"),
         ("umount_timeout = -1\n", 1, "umount_timeout"),
+        ("umount_timeout = 99999999999999999999\n", 1, "umount_timeout"),
+        ("agent_timeout = 1000000001\n", 1, "agent_timeout"),
+        ("agent_output = 9223372036854775808\n", 1, "agent_output"),
         ("umount_timeout = true\n", 1, "umount_timeout"),
         ("# marks = 1\nmarks = 5\n", 2, "marks"),
         ("[marks]\nx = 'string'\n", 2, "marks.x"),
@@ -94,3 +104,34 @@ def test_every_setting_has_a_default_and_says_what_it_is_for(files: tuple[Path, 
     rows = list(config.rows(load({}, environment_of(files))))
     assert len(rows) == len(config.SETTINGS)
     assert all(origin == "default" and text for _, _, origin, text in rows)
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda file: file.write_text(f"options = {'[' * 20_000}"), "nested too deeply"),
+        (lambda file: file.write_text(f"umount_timeout = {'9' * 5000}"), "4300 digits"),
+        (lambda file: file.write_bytes(b"\xff\xfe"), "utf-8"),
+        (lambda file: file.mkdir(), "Is a directory"),
+        (lambda file: file.symlink_to(file), "symbolic links"),
+        (lambda file: file.symlink_to("/dev/zero"), "more than 1048576 bytes"),
+        (give_away, "belongs to uid 1000"),
+    ],
+    ids=["deep", "number", "utf-8", "directory", "loop", "endless", "another's"],
+)
+def test_whatever_a_file_is_it_is_one_error_that_names_it(
+    files: tuple[Path, Path], make: Callable[[Path], object], reason: str
+) -> None:
+    make(files[1])
+    with pytest.raises(ConfigError, match=rf"{files[1]}: .*{reason}"):
+        load({}, environment_of(files))
+
+
+def test_a_pipe_without_a_writer_is_an_empty_file(files: tuple[Path, Path]) -> None:
+    os.mkfifo(files[1])
+    assert load({}, environment_of(files)).values["store"].origin == "default"
+
+
+def test_a_variable_of_many_digits_is_no_number(files: tuple[Path, Path]) -> None:
+    with pytest.raises(ConfigError, match="environment CTXFS_UMOUNT_TIMEOUT: umount_timeout must be"):
+        load({}, environment_of(files, CTXFS_UMOUNT_TIMEOUT="9" * 5000))

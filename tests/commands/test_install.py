@@ -61,6 +61,39 @@ def test_uninstall_removes_what_install_made_and_nothing_else(tmp_path: Path) ->
     assert files_below(tmp_path) == {"etc/systemd/system/other.service": ("mine", 0o644)}
 
 
+def test_what_is_not_ours_is_neither_replaced_nor_removed(tmp_path: Path) -> None:
+    units = tmp_path / "etc/systemd/system"
+    units.mkdir(parents=True)
+    (units / "ws-ckpt.service").write_text("[Service]\nExecStart=/usr/bin/other\n")
+    (units / "ctxfs.service").symlink_to("/dev/null")
+    before = sorted(tmp_path.rglob("*"))
+    ran = mountctl("install", "--root", str(tmp_path))
+    assert ran.code == 69
+    assert all(str(units / name) in ran.err for name in ("ws-ckpt.service", "ctxfs.service"))
+    assert sorted(tmp_path.rglob("*")) == before
+    ran = mountctl("uninstall", "--root", str(tmp_path))
+    assert (ran.code, ran.out.count("kept ")) == (0, 2)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_pages_of_an_older_version_go_too(tmp_path: Path) -> None:
+    install(tmp_path)
+    pages = tmp_path / "usr/local/share/man/man8"
+    (pages / "mountctl-gone.8").write_text('.TH MOUNTCTL-GONE "8" "ctxfs" "ctxfs"\n')
+    (pages / "mountctl-theirs.8").write_text(".TH OTHER 8\n")
+    assert mountctl("uninstall", "--root", str(tmp_path)).code == 0
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["mountctl-theirs.8"]
+
+
+def test_an_older_version_s_files_are_replaced(tmp_path: Path) -> None:
+    install(tmp_path)
+    unit = tmp_path / "etc/systemd/system/ctxfs.service"
+    new = unit.read_text()
+    unit.write_text("# ctxfs of long ago\n")
+    assert install(tmp_path) == f"installed {unit}\n"
+    assert unit.read_text() == new
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed here")
 @pytest.mark.parametrize("unit", ["ctxfs.service", "ctxfs@root.service"])
 def test_systemd_takes_the_units(tmp_path: Path, unit: str) -> None:

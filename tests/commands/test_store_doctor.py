@@ -130,7 +130,9 @@ def test_a_database_that_is_none_is_a_fault_and_stays_as_it_is(store: Path) -> N
     before = (store / "ctxfs.db").read_bytes()
     [fault] = found(store)["faults"]
     assert (fault["check"], "restore a backup" in fault["reason"]) == ("database", True)
-    assert doctor(store, "--repair").code == 8
+    ran = doctor(store, "--repair")
+    [copy] = store.parent.glob("*.before-repair-*")
+    assert (ran.code, str(copy) in ran.err) == (8, True)
     assert (store / "ctxfs.db").read_bytes() == before
 
 
