@@ -191,12 +191,19 @@ def _line(stream: Stream, raw: bytes, value: dict[str, Any]) -> Line:
     """A line and what it changes, whether or not it was judged before."""
     if stream == "messages":
         return _message_facts(raw, value)
-    if value.get("type") == "cut":
+    kind = value.get("type")
+    if kind == "cut":
         return Line(stream, raw, "cut", "cut")
+    if type(kind) is str and kind not in _FACTUAL:
+        return Line(stream, raw, "mark", kind)
     state, cwd, meta = _event_facts(value)
     run, client = _run_facts(value)
     key = _mark_of(value)[0]
     return Line(stream, raw, "mark", key, state=state, cwd=cwd, meta=meta, run=run, client=client)
+
+
+_FACTUAL = frozenset(("state", "cwd", "start", "meta", "done", "mark"))
+"""Events that change more than the log."""
 
 
 def _message_facts(raw: bytes, value: dict[str, Any]) -> Line:
