@@ -187,9 +187,10 @@ class KernelCache:
         for kind in _MOVED_BY_SESSIONS:
             self.attributes_changed(inode_of(Node(kind, owner)))
 
-    def mapped(self, owner: int, index: IndexKind, key: str) -> None:
-        """A key of by-hash/ or by-uuid/ leads to a session now, by other ways than a write to its file."""
-        self.key_changed(owner, index, key)
+    def mapped(self, owner: int, index: IndexKind, *keys: str) -> None:
+        """Keys of by-hash/ or by-uuid/ lead to sessions now, by other ways than a write to their files."""
+        for key in keys:
+            self.key_changed(owner, index, key)
         self.names_changed(Node(KEY_DIRECTORIES[index], owner), self._subjects.owner(owner).owner.mtime)
 
     def unmapped(self, owner: int, index: IndexKind, key: str) -> None:

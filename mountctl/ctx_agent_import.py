@@ -16,7 +16,8 @@ from mountctl.import_socket import SocketWriter
 from mountctl.importing import MAX_REPORTED, Imported, Importer, Target, check
 from mountctl.progress import Progress
 from mountctl.session_options import add_agent, add_json
-from mountctl.sessions import names, recent
+from mountctl.session_rows import newest
+from mountctl.sessions import names
 from mountctl.text import counted, escaped_name
 
 DESCRIPTION = """Imports transcripts as sessions. Importing again adds only what is new. An unreadable line
@@ -40,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     with Progress(sum(map(form.size, sources))) as progress:
         batch = _Batch(form, target, Importer(target, _writer(target)), progress, arguments.skip_bad)
         batch.add_all(sources)
-    if not had_sessions:
+    if not had_sessions and names(target.sessions):
         _select_newest(target)
     print(json.dumps(batch.counts()) if arguments.json else batch.summary())
     return ERROR if batch.left_out else OK
@@ -48,8 +49,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _select_newest(target: Target) -> None:
     """Makes an agent's newest session current: by itself that is the first that was made, whatever its time."""
-    for newest in recent(target.sessions)[:1]:
-        select(target.agent, newest, target.space)
+    if (found := newest(target.agent, target.space)) is not None:
+        _, row = found
+        select(target.agent, row.name, target.space)
 
 
 def _writer(target: Target) -> Writer:

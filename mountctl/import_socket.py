@@ -51,7 +51,10 @@ class SocketWriter:
             self._size += size
 
     def map(self, uuid: str, session: str) -> None:
-        self._part(session, entries=[], uuid=uuid)
+        if self._parts and self._parts[-1]["session"] == session:
+            self._parts[-1]["uuid"] = uuid
+        else:
+            self._part(session, entries=[], uuid=uuid)
 
     def branch(self, parent: str, child: str, at: int) -> None:
         self._settle()

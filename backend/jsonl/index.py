@@ -140,6 +140,12 @@ class Index(Spaces):
             self._catalogue.put(MappingRecord(row.id, owner, kind, key))
         return self._take_mapping(held, row)
 
+    def set_mappings(self, owner: int, kind: IndexKind, sessions: dict[str, str]) -> None:
+        if not self._held(owner).names.keys() >= set(sessions.values()):
+            raise Missing("no such session")
+        for key, session in sessions.items():
+            self.set_mapping(owner, kind, key, session)
+
     def remove_mapping(self, mapping: int) -> None:
         row = found(self.mapping_by_id(mapping), "mapping")
         held = self._held(row.owner)

@@ -120,10 +120,15 @@ class Mappings(Spaces):
         return self._mapping_rows[owner, kind].page(after, limit)
 
     def set_mapping(self, owner: int, kind: IndexKind, key: str, session: str) -> Mapping:
+        self.set_mappings(owner, kind, {key: session})
+        return found(self.mapping(owner, kind, key), "mapping")
+
+    def set_mappings(self, owner: int, kind: IndexKind, sessions: dict[str, str]) -> None:
         self._require_owner(owner)
-        if session not in self._index[owner].names:
+        if not self._index[owner].names.keys() >= set(sessions.values()):
             raise Missing("no such session")
-        return self._map(owner, kind, key, session)
+        for key, session in sessions.items():
+            self._map(owner, kind, key, session)
 
     def remove_mapping(self, mapping: int) -> None:
         row = found(self.mapping_by_id(mapping), "mapping")

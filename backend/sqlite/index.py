@@ -52,6 +52,12 @@ class Index(Spaces):
         self._map(owner, kind, key, self._live(owner, session))
         return found(self.mapping(owner, kind, key), "mapping")
 
+    @growing
+    def set_mappings(self, owner: int, kind: IndexKind, sessions: dict[str, str]) -> None:
+        self._require_owner(owner)
+        for key, session in sessions.items():
+            self._map(owner, kind, key, self._live(owner, session))
+
     @atomic
     def remove_mapping(self, mapping: int) -> None:
         found(self.mapping_by_id(mapping), "mapping")

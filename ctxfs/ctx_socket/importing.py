@@ -109,9 +109,8 @@ async def _append(
     if appends:
         changes = core.commits.append_all(list(appends.values()))
         results |= dict(zip(appends, (_outcome(core, change) for change in changes), strict=True))
-    for index, part in enumerate(parts):
-        if part.uuid is not None and not isinstance(results[index], Exception):
-            _map(core, owner, part.uuid, part.session)
+    done = (part for index, part in enumerate(parts) if not isinstance(results[index], Exception))
+    _map(core, owner, {part.uuid: part.session for part in done if part.uuid is not None})
     return [results[index] for index in range(len(parts))]
 
 
@@ -138,8 +137,9 @@ def _make(core: "Core", peer: Peer, owner: Owner, part: Part) -> Session:
     return session
 
 
-def _map(core: "Core", owner: Owner, uuid: str, session: str) -> None:
-    mapping = core.store.mapping(owner.id, "by-uuid", uuid)
-    if mapping is None or mapping.session != session:
-        core.store.set_mapping(owner.id, "by-uuid", uuid, session)
-        core.kernel.mapped(owner.id, "by-uuid", uuid)
+def _map(core: "Core", owner: Owner, sessions: dict[str, str]) -> None:
+    known = ((uuid, core.store.mapping(owner.id, "by-uuid", uuid)) for uuid in sessions)
+    new = {uuid: sessions[uuid] for uuid, old in known if old is None or old.session != sessions[uuid]}
+    if new:
+        core.store.set_mappings(owner.id, "by-uuid", new)
+        core.kernel.mapped(owner.id, "by-uuid", *new)

@@ -161,6 +161,17 @@ def test_an_external_key_maps_to_a_session(at: Harness, kind: str, key: str) -> 
         at.store.remove_mapping(first.id)
 
 
+def test_several_keys_map_to_their_sessions_or_none_does(at: Harness) -> None:
+    at.session("one")
+    at.session("two")
+    at.store.set_mapping(at.owner.id, "by-hash", "a", "two")
+    with pytest.raises(Missing):
+        at.store.set_mappings(at.owner.id, "by-hash", {"a": "one", "b": "three"})
+    assert at.mapped("by-hash") == {"a": "two"}
+    at.store.set_mappings(at.owner.id, "by-hash", {"a": "one", "b": "two"})
+    assert at.mapped("by-hash") == {"a": "one", "b": "two"}
+
+
 def test_removing_a_session_removes_exactly_its_references(at: Harness) -> None:
     at.session("current")
     one = at.session("one")
