@@ -3,6 +3,7 @@
 A history that cannot be proven is looked at as files, line by line; any other as entries.
 """
 
+import struct
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
@@ -15,6 +16,7 @@ from backend.asking import Ask, read_stream, rows_of
 from backend.checks import COUNT
 from backend.doctor.faults import Fault
 from backend.entries import Entry
+from backend.errors import CtxError, Missing
 from backend.foreign_files import walk
 from backend.invariants import check_invariants
 from backend.lines import entry_of, foreign_fault, foreign_line
@@ -46,11 +48,20 @@ class Looked(msgspec.Struct, frozen=True):
 def check_session(
     ask: Ask, session: Session, path: str, *, values_follow: bool, told: Callable[[int], None] = lambda _: None
 ) -> Looked:
-    """All that is wrong with a session in the directory ``path``.
+    """All that is wrong with a session in the directory ``path``; that it cannot be read is one fault (``Missing``).
 
     ``values_follow``: its state, cwd and meta follow from its events alone; in a foreign tree its files may say more.
     ``told`` is told now and then how many bytes were read.
     """
+    try:
+        return _checked(ask, session, path, values_follow, told)
+    except Missing:
+        raise
+    except (CtxError, msgspec.MsgspecError, LookupError, ValueError, struct.error) as error:
+        return Looked([Fault("history", path, f"it cannot be read: {error}")], 0)
+
+
+def _checked(ask: Ask, session: Session, path: str, values_follow: bool, told: Callable[[int], None]) -> Looked:
     if session.fault is not None:
         faults = list(islice(_bad_lines(ask, session, path), MOST + 1))
         if not faults:

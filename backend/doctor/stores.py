@@ -1,15 +1,12 @@
 """A whole store, which nobody else uses meanwhile: every session and index of every home and shared space."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import TypeVar
-
-import msgspec
 
 from backend.asking import SESSIONS, live_sessions
 from backend.doctor.faults import Fault
 from backend.doctor.owners import check_owner
-from backend.doctor.sessions import Looked, check_session
+from backend.doctor.sessions import check_session
 from backend.rows import Owner, Session
 from backend.store import Store
 
@@ -55,13 +52,7 @@ class StoreExamination:
             yield from self._session(session, f"{path}/{session.name}")
 
     def _session(self, session: Session, path: str) -> Sequence[Fault]:
-        check: Callable[[], Looked] = partial(
-            check_session, self._ask, session, path, values_follow=self._values_follow
-        )
-        try:
-            looked = check()
-        except (msgspec.MsgspecError, LookupError, ValueError) as error:
-            looked = Looked([Fault("history", path, f"it cannot be read: {error}")], 0)
+        looked = check_session(self._ask, session, path, values_follow=self._values_follow)
         self.sessions += 1
         self.entries += looked.entries
         return looked.faults

@@ -11,9 +11,10 @@ from backend.lines import foreign_line
 from backend.rows import Line
 from backend.run_lines import run_lines
 from backend.sqlite import segments
-from backend.sqlite.segments import Part
+from backend.sqlite.segments import UNREADABLE, Part
 
 _END = 1 << 62
+_SEGMENTS = "SELECT log, n, entries, messages, events FROM segment"
 Said = tuple[Any, ...]
 """A row without its log: the entry's number first."""
 
@@ -58,19 +59,27 @@ class Wrong(NamedTuple):
 
 
 def wrong_views(connection: sqlite3.Connection) -> Iterator[Wrong]:
-    """What does not say what it must, segment by segment."""
-    for log, first, lines in lines_of_segments(connection):
+    """What does not say what it must, segment by segment; those that cannot be read are passed over."""
+    for log, first, *blobs in connection.execute(_SEGMENTS):
+        try:
+            lines = _lines(Part(*blobs), first)
+        except UNREADABLE:
+            continue
+        stop = first + len(lines)
         for view in LINE_VIEWS:
-            stop, wanted = first + len(lines), list(view.rows(lines, first))
+            wanted = list(view.rows(lines, first))
             if connection.execute(view.said, (log, first, stop)).fetchall() != wanted:
                 yield Wrong(view, log, first, stop, wanted)
 
 
 def lines_of_segments(connection: sqlite3.Connection) -> Iterator[tuple[int, int, Sequence[Line]]]:
-    """All lines there are: the log, the number of the first, and lines that follow one another."""
-    for log, n, *blobs in connection.execute("SELECT log, n, entries, messages, events FROM segment"):
-        part = Part(*blobs)
-        yield log, n, [foreign_line(row.stream, row.raw) for row in segments.unpack(part, n, n, n + part.length)]
+    """All lines there are: the log, the number of the first, and lines that follow one another (``UNREADABLE``)."""
+    for log, first, *blobs in connection.execute(_SEGMENTS):
+        yield log, first, _lines(Part(*blobs), first)
+
+
+def _lines(part: Part, first: int) -> Sequence[Line]:
+    return [foreign_line(row.stream, row.raw) for row in segments.unpack(part, first, first, first + part.length)]
 
 
 class Values(NamedTuple):

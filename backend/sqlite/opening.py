@@ -21,6 +21,7 @@ from backend.errors import OpenError, StoreCorrupt, StoreFormat, StoreLocked, St
 from backend.sqlite.database import SECONDARY, connect
 from backend.sqlite.durability import INDEX_BYTES
 from backend.sqlite.migrations import MIGRATIONS
+from backend.sqlite.segments import UNREADABLE
 
 DATABASE = "ctxfs.db"
 LOCK = "lock"
@@ -77,6 +78,9 @@ def _as_open_errors(path: Path) -> Iterator[None]:
         raise kind(f"cannot open the store {path}: {error.strerror}") from error
     except sqlite3.Error as error:
         raise _open_error(path / DATABASE, error) from error
+    except UNREADABLE as error:
+        # Of a schema that is no text; of a row that was to be migrated.
+        raise StoreCorrupt(f"{path / DATABASE} is damaged ({error}): restore a backup") from error
 
 
 def _open_error(database: Path, error: sqlite3.Error) -> OpenError:

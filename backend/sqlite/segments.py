@@ -17,6 +17,9 @@ RECORD_WEIGHT = 16
 ROW_LIMIT = 3900
 """Bytes that a row may grow to by appends: with its other columns it still fits a database page of 4 KiB."""
 
+UNREADABLE = (ValueError, LookupError, struct.error)
+"""What unpacking raises of a row that is not what was packed."""
+
 _RECORD = struct.Struct("<qIB")
 RECORD_SIZE = _RECORD.size
 _FLAGS_AT = RECORD_SIZE - 1

@@ -67,7 +67,10 @@ class Examinations:
                 await self._session(report, session, f"{path}/{session.name}")
             after = page[-1].id
         check = partial(check_owner, self._searches.ask, owner.id, f"{path}/index")
-        await report.faults(await report.during(partial(trio.to_thread.run_sync, check, limiter=self._threads)))
+        try:
+            await report.faults(await report.during(partial(trio.to_thread.run_sync, check, limiter=self._threads)))
+        except StoreFailed as error:
+            await report.faults([Fault("index", f"{path}/index", f"it cannot be read: {error}")])
         try:
             await self._search_index(report, owner, path)
         except (StoreFull, StoreFailed) as error:

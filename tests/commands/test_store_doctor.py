@@ -3,14 +3,19 @@
 import contextlib
 import json
 import os
+import shutil
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
+from backend.errors import OpenError
 from backend.rows import Append
 from backend.sqlite import SqliteStore
+from mountctl.doctor import examine
 from tests.commands.running import Ran, mountctl
 from tests.contract.harness import Harness, cd, event, say
 from tests.mounting import running_mount
@@ -163,3 +168,72 @@ def test_no_store_is_no_sound_store(tmp_path: Path) -> None:
     assert doctor(tmp_path / "nothing").code == 69
     assert not (tmp_path / "nothing").exists()
     assert os.listdir(tmp_path) == []
+
+
+def flipped(data: bytearray, random: Random) -> None:
+    for _ in range(random.choice((1, 1, 8, 200))):
+        data[random.randrange(len(data))] ^= 1 << random.randrange(8)
+
+
+def zeroed(data: bytearray, random: Random) -> None:
+    at, size = random.randrange(len(data)), random.choice((1, 16, 512))
+    data[at : at + size] = bytes(len(data[at : at + size]))
+
+
+def cut_short(data: bytearray, random: Random) -> None:
+    del data[random.randrange(len(data)) :]
+
+
+def longer(data: bytearray, random: Random) -> None:
+    at = random.randrange(len(data))
+    data[at:at] = random.randbytes(random.choice((1, 5)))
+
+
+DAMAGES = (flipped, zeroed, cut_short, longer)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "jsonl"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_no_damage_ends_the_examination(tmp_path: Path, kind: str, damage: Callable[[bytearray, Random], None]) -> None:
+    """Whatever byte of whatever file: it is a fault, an error that says so, or in nobody's way; never a crash."""
+    at = Harness(kind, tmp_path)
+    one, two = at.session("one"), at.session("two")
+    at.append(one, say("hello"), cd("/srv"), say("hi", "assistant"), event("meta", meta={"client": "c"}))
+    at.append(two, *(say("x" * 1000) for _ in range(20)), event("cut", before=3, summary=[], reason="m"))
+    at.store.branch_session(one.id, 2, "twig")
+    at.store.archive_session(at.session("old").id, at.archive().id)
+    at.store.close()
+    [sound] = tmp_path.iterdir()
+    files = sorted(path for path in sound.rglob("*") if path.is_file() and path.stat().st_size)
+    random = Random(damage.__name__)
+    noticed = 0
+    for _ in range(60):
+        copy = tmp_path / "copy"
+        shutil.copytree(sound, copy)
+        victim = copy / random.choice(files).relative_to(sound)
+        data = bytearray(victim.read_bytes())
+        damage(data, random)
+        victim.write_bytes(data)
+        try:
+            noticed += bool(examine(copy)["faults"])
+        except OpenError:
+            noticed += 1
+        shutil.rmtree(copy)
+    assert noticed > 0
+
+
+UNREADABLE = {
+    "records that are none": "UPDATE segment SET entries = CAST(entries || 'x' AS BLOB) WHERE log = 2",
+    "bytes that are missing": "UPDATE segment SET messages = substr(messages, 1, 10) WHERE log = 2",
+    "no lines at all": "UPDATE segment SET messages = x'' WHERE log = 2",
+}
+
+
+@pytest.mark.parametrize("sql", UNREADABLE.values(), ids=UNREADABLE)
+def test_a_row_that_cannot_be_read_is_a_fault_of_its_session_alone(store: Path, sql: str) -> None:
+    change(store, sql)
+    answer = found(store)
+    assert {fault["path"] for fault in answer["faults"] if fault["check"] == "history"} == {
+        "home/1000/agent/coder/session/two"
+    }
+    assert answer["sessions"] == 4
