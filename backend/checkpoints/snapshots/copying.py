@@ -123,10 +123,18 @@ class TreeCopy:
         os.link(path, name, src_dir_fd=root, dst_dir_fd=self._target.fd, follow_symlinks=False)
 
     def _copy_entry(self, entry: Entry) -> None:
-        mode, target = entry.stat.st_mode, self._target.fd
-        if stat.S_ISREG(mode):
+        if stat.S_ISREG(entry.stat.st_mode):
             self._copy_or_link_file(entry)
             return
+        try:
+            self._copy_special(entry)
+        except OSError as error:
+            if _has_changed(entry, self._source.fd):
+                raise TreeChanged(entry.path) from error
+            raise
+
+    def _copy_special(self, entry: Entry) -> None:
+        mode, target = entry.stat.st_mode, self._target.fd
         if stat.S_ISLNK(mode):
             os.symlink(os.readlink(entry.name, dir_fd=self._source.fd), entry.name, dir_fd=target)
         else:
@@ -169,6 +177,14 @@ class TreeCopy:
     def _remember(self, path: bytes, stamp: Stamp, target: int, began_ns: int) -> None:
         if stamp.ctime_ns < began_ns - CLOCK_GRAIN_NS:
             self.stamps[path] = stamp
+
+
+def _has_changed(entry: Entry, directory: int) -> bool:
+    try:
+        now = os.stat(entry.name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return True
+    return stamp_of(now) != stamp_of(entry.stat)
 
 
 class TreeRestoration(TreeCopy):
