@@ -56,6 +56,7 @@ class Workspace:
         self.journal = Journal(directory, ws_id)
         self._directory = directory
         self._owes_catalogue = False
+        self._left: Identity | None = None
 
     @property
     def path(self) -> str:
@@ -249,6 +250,8 @@ class Workspace:
         """What happens inside is in the journal, and after an error undone."""
         if self._owes_catalogue:
             self.save()
+        if self._left is not None:
+            self._clear(self._left)
         try:
             if intent is not None:
                 self.journal.begin(intent)
@@ -257,7 +260,7 @@ class Workspace:
             with suppress(OSError):
                 self.settle()
             raise
-        if not self._owes_catalogue and not isinstance(self.journal.read(), Releasing):
+        if not self._owes_catalogue and self._left is None and not isinstance(self.journal.read(), Releasing):
             self._end()
 
     def settle(self) -> None:
@@ -282,7 +285,8 @@ class Workspace:
                     return
                 self._clear(new)
         self.snapshots.clear(None)
-        self.journal.end()
+        if self._left is None:
+            self.journal.end()
 
     def _took_place(self, intent: Intent | None) -> bool:
         match intent:
@@ -304,10 +308,13 @@ class Workspace:
         return False
 
     def _clear(self, old: Identity | None) -> None:
+        """What is left is tried again before the next operation, or by the next start."""
         try:
             self.snapshots.clear(old)
+            self._left = None
         except (OSError, TreeChanged) as error:
             log.warning("%s: some of what the workspace was is left: %s", self.ws_id, error)
+            self._left = old
 
     def _end(self) -> None:
         try:

@@ -1,15 +1,19 @@
 """What other daemons of this protocol do wrong, and ours must not (spec 6.3; notes 4.1, 4.2), on every back end."""
 
+import contextlib
 import mmap
 import os
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
 from backend.checkpoints import wire
 from tests.checkpointing import Asker, CheckpointDaemon, Writer
+from tests.mounting import wait_until
+from tests.people import ALICE, ROOT, Person
 from tests.socket.checkpoints.conftest import EACH_WAY
 
 REPLACED = "workspace was replaced; init adopts it"
@@ -138,6 +142,41 @@ def test_what_chattr_protects_hinders_nothing(daemon: CheckpointDaemon, workspac
         assert daemon.ask(wire.Delete(str(workspace), name)) == wire.DeleteOk(name)
     daemon.expect(wire.RecoverOk, wire.Recover(str(workspace)))
     assert [name for name in os.listdir(daemon.area) if name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("person", [ALICE, ROOT])
+def test_who_goes_on_working_in_what_was_rolled_back_hinders_nothing(daemon: CheckpointDaemon, person: Person) -> None:
+    """Somebody stays in a directory of the old tree, and makes and removes files there all the time."""
+    workspace = daemon.new_workspace(ALICE.uid)
+    below = workspace / "below/deeper"
+    below.mkdir(parents=True)
+    for each in (below, below.parent):
+        os.chown(each, ALICE.uid, ALICE.gid)
+    daemon.checkpoint(workspace, "one")
+    for _ in range(5):
+        stop = daemon.base / f"stop {workspace.name}"
+        worker = threading.Thread(target=person.does, args=(work_in, below, stop))
+        worker.start()
+        wait_until((below / "begun").exists, "the work")
+        try:
+            daemon.rollback(workspace, "one")
+        finally:
+            stop.touch()
+            worker.join()
+            stop.unlink()
+    assert [name for name in os.listdir(daemon.area) if name.startswith(".")] == []
+    daemon.expect(wire.RecoverOk, wire.Recover(str(workspace)))
+
+
+def work_in(directory: Path, stop: Path) -> None:
+    os.chdir(directory)
+    while not stop.exists():
+        with contextlib.suppress(OSError):
+            for number in range(10):
+                Path(f"file{number}").touch()
+            Path("begun").touch()
+            for number in range(10):
+                Path(f"file{number}").unlink()
 
 
 def test_a_link_into_itself_is_kept(daemon: CheckpointDaemon) -> None:
