@@ -170,7 +170,7 @@ def _content(file: Path) -> bytes:
         owner = os.fstat(descriptor).st_uid
         if file != SYSTEM_FILE and owner not in (0, os.geteuid()):
             raise ConfigError(f"{file}: it belongs to uid {owner}, whose settings are not yours")
-        content = opened.read(MAX_FILE_BYTES + 1)
+        content = opened.read(MAX_FILE_BYTES + 1) or b""  # None: a pipe whose writer says nothing
     if len(content) > MAX_FILE_BYTES:
         raise ConfigError(f"{file}: it has more than {MAX_FILE_BYTES} bytes")
     return content

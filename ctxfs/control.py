@@ -6,6 +6,7 @@ is an object, ``{"error": text}`` a refusal. No question waits longer than it sa
 """
 
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +44,23 @@ def ask(path: Path, operation: str, timeout_s: float, /, **more: str) -> dict[st
             client.settimeout(timeout_s)
             client.connect(str(path))
             client.sendall(msgspec.json.encode({"op": operation, **more}) + b"\n")
-            with client.makefile("rb") as file:
-                answer = msgspec.json.decode(file.readline(_MAX_ANSWER_BYTES), type=dict[str, Any])
-    except (OSError, msgspec.DecodeError) as error:
+            answer = msgspec.json.decode(_line(client, time.monotonic() + timeout_s), type=dict[str, Any])
+    except (OSError, msgspec.DecodeError, RecursionError) as error:
         raise ControlError(f"no answer from the daemon to {operation!r}: {error}") from error
     if "error" in answer:
         raise ControlError(f"the daemon refused {operation!r}: {answer['error']}")
     return answer
+
+
+def _line(client: socket.socket, deadline: float) -> bytes:
+    """What comes up to a newline; it may be somebody else's daemon, so neither time nor size is its to choose."""
+    line = b""
+    while not line.endswith(b"\n") and len(line) <= _MAX_ANSWER_BYTES:
+        client.settimeout(max(0.001, deadline - time.monotonic()))
+        if time.monotonic() > deadline or not (part := client.recv(1 << 16)):
+            raise TimeoutError("no whole answer")
+        line += part
+    return line
 
 
 def figures(path: Path, timeout_s: float) -> Figures:

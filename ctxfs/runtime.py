@@ -17,6 +17,7 @@ from backend.errors import CtxError
 
 Process = Literal["running", "stopped", "gone"]
 
+MAX_STATE_BYTES = 1 << 16
 _THREADS_FIELD, _START_TIME_FIELD = 17, 19
 
 
@@ -82,14 +83,23 @@ class RuntimeFiles:
     def read_state(self) -> DaemonState | None:
         """The last daemon's state, None if there is none that can be read."""
         try:
-            return msgspec.json.decode(self.state.read_bytes(), type=DaemonState)
-        except (OSError, msgspec.DecodeError):
+            return msgspec.json.decode(_content(self.state), type=DaemonState)
+        except (OSError, msgspec.DecodeError, RecursionError):
             return None
 
     def clear(self) -> None:
         """Removes what says that a daemon lives; the lock file stays, its holder may be another one by now."""
         for path in (self.state, self.socket):
             path.unlink(missing_ok=True)
+
+
+def _content(path: Path) -> bytes:
+    """Of a small file, at once: a user may have put anything where root looks (``OSError``)."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, MAX_STATE_BYTES)
+    finally:
+        os.close(descriptor)
 
 
 def start_time(pid: int) -> int:
