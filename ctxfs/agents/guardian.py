@@ -54,9 +54,9 @@ class Guardian:
 
     def run(self) -> None:
         """Returns when the run is over: refused, never started, or ended with all its processes."""
-        packet = self._control.recv(MAX_PACKET)
+        packet = self._receive()
         if not packet:
-            # The send was given up before it said what it wants.
+            # The send was given up before it said what it wants, or the daemon died.
             return
         launch = unpack(packet, Launch)
         try:
@@ -152,8 +152,15 @@ class Guardian:
                 write_log(launch.log, self._stderr)
         self._report(Exited(os.waitstatus_to_exitcode(status)))
 
+    def _receive(self) -> bytes:
+        """What the daemon says; empty once it is gone, also where it died with reports unread."""
+        try:
+            return self._control.recv(MAX_PACKET)
+        except ConnectionResetError:
+            return b""
+
     def _order(self) -> Order | None:
-        packet = self._control.recv(MAX_PACKET)
+        packet = self._receive()
         order: Order | None = unpack(packet, Order) if packet else None
         return order
 

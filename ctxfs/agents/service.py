@@ -11,6 +11,7 @@ from pyfuse3 import FUSEError
 from backend.errors import CtxError, Missing
 from backend.memory import MemoryStore
 from backend.rows import Line, OwnerKind, Session
+from backend.strict_json import lenient_object
 from ctxfs.agents import steps
 from ctxfs.agents.definition import Definition, read_definition
 from ctxfs.agents.history import Recorded, Wanted
@@ -30,6 +31,8 @@ from ctxfs.sockets.connection import Connection, Peer
 
 if TYPE_CHECKING:
     from ctxfs.core import Core
+
+_MAX_ID = 255
 
 
 class Where(NamedTuple):
@@ -88,12 +91,10 @@ class AgentService:
         self._definition: tuple[int, Definition | None] = (-1, None)
 
     async def __call__(self, connection: Connection, raw: bytes) -> None:
-        request: Request = frames.decode(raw, Request)
         try:
-            await self._answer(connection, request)
+            await self._answer(connection, frames.decode(raw, Request))
         except (CtxError, FUSEError, OSError) as error:
-            known = {"id": request.id} if isinstance(request, Send | Cancel) else {}
-            await connection.send(frames.error_frame(error, **known))
+            await connection.send(frames.error_frame(error, **_known(raw)))
 
     async def _answer(self, connection: Connection, request: Request) -> None:
         match request:
@@ -208,6 +209,15 @@ class AgentService:
         own = self._kind == "agent" and core.store.owner(f"home/{peer.uid}", "agent", self._name)
         wanted = Wanted(request.input, request.scope, request.cwd or definition.cwd)
         return Ask(request, ledger, place, peer, definition, wanted, bool(own))
+
+
+def _known(raw: bytes) -> dict[str, str]:
+    """What a refusal says of its request: the id, where it has one, whatever else is wrong with it."""
+    try:
+        id = lenient_object(raw).get("id")
+    except ValueError:
+        return {}
+    return {"id": id} if isinstance(id, str) and len(id) <= _MAX_ID and id.isprintable() else {}
 
 
 def _cancel_of(raw: bytes) -> Cancel | None:

@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x20000, 0x10000000
-_BACKLOG = 128
+_BACKLOG = 1024
 _TIMEOUT_S = 20.0
 
 

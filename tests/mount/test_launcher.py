@@ -4,6 +4,7 @@ import contextlib
 import errno
 import gc
 import os
+import select
 import shutil
 import signal
 import socket
@@ -16,7 +17,7 @@ import pytest
 import trio
 
 from ctxfs.agents import launcher as launching
-from ctxfs.agents.launch import Identity, Launch, View
+from ctxfs.agents.launch import Identity, Launch, View, pack, socket_pair
 from ctxfs.agents.mount_table import MountRow, parse_table
 from ctxfs.agents.processes import Agent, AgentLost, Launcher
 from tests.agents import TABLE, make_root, script
@@ -350,6 +351,39 @@ def test_an_agent_ends_when_the_daemon_is_gone(bench: Bench) -> None:
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
     wait_until(lambda: not _is_running(marker), "the agent's end")
+
+
+def launcher_with_stderr(file: Path) -> tuple[socket.socket, int]:
+    own = os.dup(2)
+    descriptor = os.open(file, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+    os.dup2(descriptor, 2)
+    try:
+        return launching.start()
+    finally:
+        os.dup2(own, 2)
+        for each in (own, descriptor):
+            os.close(each)
+
+
+@pytest.mark.parametrize("is_told", [False, True], ids=["before it is told anything", "with its reports unread"])
+def test_a_guardian_whose_daemon_dies_ends_without_a_word(bench: Bench, place: Path, is_told: bool) -> None:
+    script(bench.root, "says", "echo ready")
+    link, pid = launcher_with_stderr(place / "stderr")
+    ours, theirs = socket_pair()
+    (stdin, to_guardian), (from_guardian, stdout) = os.pipe(), os.pipe()
+    launching.hand_over(link, (theirs.fileno(), stdin, stdout))
+    os.close(stdout)
+    theirs.close()
+    if is_told:
+        ours.send(pack(bench.launch("/agents/says")))
+        select.select([ours], [], [])
+    ours.close()
+    assert os.read(from_guardian, 1) == b"", "it is gone"
+    link.close()
+    wait_until(lambda: os.waitpid(pid, os.WNOHANG) != (0, 0), "the launcher's end")
+    assert (place / "stderr").read_text() == ""
+    for descriptor in (stdin, to_guardian, from_guardian):
+        os.close(descriptor)
 
 
 def test_the_end_of_stderr_is_kept(bench: Bench) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from ctxfs.agents.settings import Settings
 from tests.mounting import running_mount, wait_until
-from tests.people import BOB
+from tests.people import ALICE, BOB
 from tests.socket.client import request
 from tests.socket.workshop import Workshop, to_the_end, types
 
@@ -90,6 +91,51 @@ def test_a_run_is_cancelled_on_the_connection_that_hears_it(workshop: Workshop) 
         done, again, pong = client.frame(), client.frame(), client.frame()
     assert done == again
     assert (done["status"], pong["type"]) == ("cancelled", "pong")
+
+
+def test_two_who_cancel_at_once_are_told_the_same(workshop: Workshop) -> None:
+    bot = workshop.bot("trap '' TERM\n" + DELTA + "while :; do sleep 0.05; done\n")
+    with bot.talk() as client, bot.talk() as one, bot.talk() as two:
+        client.send(bot.sending(id="c1"))
+        assert types([client.frame(), client.frame()]) == ["start", "delta"]
+        for other in (one, two):
+            other.send(request("cancel", id="c1") + b"\n")
+        dones = [one.frame(), two.frame(), *to_the_end(client)]
+    assert dones == [{"run": dones[0]["run"], "status": "cancelled", "type": "done"}] * 3
+    assert bot.kinds()[1] == ["start", "state", "done", "state"]
+
+
+def archive(session: Path) -> None:
+    archived = session.parents[3] / "archived_sessions" / session.parents[1].name
+    archived.mkdir(parents=True, exist_ok=True)
+    session.rename(archived / session.name)
+
+
+PUT_ASIDE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "archived": (archive, "EBUSY"),
+    "deleted": (lambda session: os.setxattr(session, "user.ctx.delete", session.name.encode()), "EBUSY"),
+    "renamed": (lambda session: session.rename(session.with_name("other")), "EPERM"),
+    "removed": (Path.rmdir, "ENOTEMPTY"),
+}
+
+
+@pytest.mark.parametrize("what", PUT_ASIDE)
+def test_a_session_is_not_put_aside_while_its_run_is_live_whatever_its_state_says(
+    workshop: Workshop, what: str
+) -> None:
+    put_aside, refusal = PUT_ASIDE[what]
+    bot = workshop.bot(
+        "[ $CTX_SESSION = work ] || exit 0\n" + DELTA + "until [ -e /tmp/go-$CTX_AGENT ]; do sleep 0.05; done\n"
+    )
+    bot.send(session="first")  # the current one, which is protected anyhow
+    with bot.talk() as client:
+        client.send(bot.sending(id="c1", session="work"))
+        assert types([client.frame(), client.frame()]) == ["start", "delta"]
+        ALICE.does((bot.session("work") / "state").write_text, "done\n")
+        assert ALICE.outcome(put_aside, bot.session("work")) == refusal
+        (bot.root / f"tmp/go-{bot.name}").touch()
+        assert to_the_end(client)[-1]["status"] == "ok"
+    assert bot.kinds("work")[1].count("done") == 1
 
 
 NOT_ACTIVE: dict[str, dict[str, Any]] = {
@@ -233,7 +279,7 @@ def test_a_run_has_so_much_time(limited: Workshop) -> None:
 
 
 def test_a_run_may_print_so_much(limited: Workshop) -> None:
-    assert failure(limited.bot('while :; do echo \'{"type":"delta","text":"x"}\'; done\n').send()) == "EMSGSIZE"
+    assert failure(limited.bot('yes \'{"type":"delta","text":"x"}\'\n').send()) == "EMSGSIZE"
 
 
 def test_a_run_that_the_daemon_takes_along_is_recorded_as_that(fuse_device: None) -> None:
