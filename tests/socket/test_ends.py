@@ -265,21 +265,14 @@ def test_a_client_that_does_not_read_is_waited_for(workshop: Workshop) -> None:
     assert frames[-1]["status"] == "error"
 
 
-LIMITS = Settings(wall_s=1, output_bytes=100_000)
+def test_a_run_has_so_much_time(fuse_device: None) -> None:
+    with running_mount(agents=Settings(wall_s=1)) as mount:
+        assert failure(Workshop(mount).bot(DELTA + "sleep 60\n").send()) == "ETIMEDOUT"
 
 
-@pytest.fixture(scope="module")
-def limited(fuse_device: None) -> Any:
-    with running_mount(agents=LIMITS) as mount:
-        yield Workshop(mount)
-
-
-def test_a_run_has_so_much_time(limited: Workshop) -> None:
-    assert failure(limited.bot(DELTA + "sleep 60\n").send()) == "ETIMEDOUT"
-
-
-def test_a_run_may_print_so_much(limited: Workshop) -> None:
-    assert failure(limited.bot('yes \'{"type":"delta","text":"x"}\'\n').send()) == "EMSGSIZE"
+def test_a_run_may_print_so_much(fuse_device: None) -> None:
+    with running_mount(agents=Settings(output_bytes=100_000)) as mount:
+        assert failure(Workshop(mount).bot('yes \'{"type":"delta","text":"x"}\'\n').send()) == "EMSGSIZE"
 
 
 def test_a_run_that_the_daemon_takes_along_is_recorded_as_that(fuse_device: None) -> None:
