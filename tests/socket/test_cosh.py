@@ -143,7 +143,9 @@ def test_a_turn_that_fails_keeps_or_releases_what_it_resumed(bot: Bot, lines: An
 
 def choose(bot: Bot, id: str) -> None:
     """A person selects a session of core, as docs/agents.md says."""
-    ALICE.does((bot.home / f"session/index/by-uuid/{id}").write_text, "default\n")
+    path = bot.home / f"session/index/by-uuid/{id}"
+    ALICE.does(path.unlink, missing_ok=True)
+    ALICE.does(path.write_text, "default\n")
 
 
 def test_a_session_that_somebody_chose_is_resumed(bot: Bot) -> None:
@@ -152,6 +154,14 @@ def test_a_session_that_somebody_chose_is_resumed(bot: Bot) -> None:
     bot.does(core(init(B), said("hi"), result(B)))
     assert [bot.send()[-1]["status"] for _ in range(2)] == ["ok", "ok"]
     assert arguments(bot) == ["", f"--resume {B}", f"--resume {B}"]
+
+
+def test_a_session_that_was_left_can_be_chosen_again(bot: Bot) -> None:
+    bot.send()
+    choose(bot, B)
+    choose(bot, A)
+    bot.send()
+    assert arguments(bot) == ["", f"--resume {A}"]
 
 
 @pytest.mark.parametrize(
