@@ -1,6 +1,7 @@
 """The ``[session]`` settings of cosh-core's three configuration layers (spec 5).
 
-A layer that cannot be read is passed over, with a warning to whoever asks for it; the next one still counts.
+A layer that cannot be read is passed over, with a warning to whoever asks for it; the next one still counts. A
+workspace's layer comes with whatever was cloned or unpacked there, so nothing in it may take long.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ SYSTEM_LAYER = "/etc/copilot-shell/config.toml"
 
 _LAYER = ".copilot-shell/config.toml"
 _MAX_LAYER = 1 << 20
+# A key of 64 parts: the time that tomllib takes for a key grows with the square of their number, up to minutes.
+_LONG_KEY = r"""(?<![\w-])(?>(?>[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*+\.[ \t]*+){64}"""
 
 
 class Settings(SimpleNamespace):
@@ -43,9 +46,15 @@ def _layer(path: str) -> dict[str, Any]:
     text = _text(path)
     if text is None:
         return {}
+    import re
     import tomllib
 
-    section = tomllib.loads(text).get("session", {})
+    if re.search(_LONG_KEY, text):
+        raise ValueError("a key has too many parts")
+    try:
+        section = tomllib.loads(text).get("session", {})
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
     if not isinstance(section, dict):
         raise ValueError("session is no table")  # noqa: TRY004 - as whatever else is wrong with a layer
     wanted: dict[str, type] = {"auto_persist": bool, "persist_dir": str}

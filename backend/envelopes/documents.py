@@ -175,12 +175,14 @@ def _after_space(view: memoryview, at: int) -> int:
 
 
 def _stripped(view: memoryview) -> memoryview:
-    start, end = 0, len(view)
-    while view[start] in b" \t\r\n":
-        start += 1
-    while view[end - 1] in b" \t\r\n":
-        end -= 1
-    return view[start:end]
+    start, end = _after_space(view, 0), len(view)
+    while end > start:
+        last = bytes(view[max(start, end - _CHUNK) : end])
+        blanks = len(last) - len(last.rstrip(b" \t\r\n"))
+        end -= blanks
+        if blanks < len(last):
+            return view[start:end]
+    raise ValueError("there is nothing but blanks")
 
 
 def _check_encoding(raw: bytes) -> None:

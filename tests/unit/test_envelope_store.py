@@ -385,8 +385,25 @@ def test_a_large_message_that_holds_no_json_where_nobody_looked_is_corrupt_when_
         assert refusal(list, held.load(session_id(1)).history()) == "corrupt"
 
 
-@pytest.mark.parametrize("raw", [b"[", b'{"a":', b'{"schema_version":1,"messages":['])
-def test_a_large_document_that_nests_too_deeply_is_corrupt(store: CoshStore, raw: bytes) -> None:
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"[",
+        b'{"a":',
+        b'{"schema_version":1,"messages":[',
+        b" ",
+        b"\0",
+        b'"',
+        b"\\",
+        b"1",
+        b"-",
+        b"{",
+        b"[,",
+        b'"a",',
+        b"\xef\xbb\xbf",
+    ],
+)
+def test_a_large_document_of_nothing_but_one_thing_is_corrupt(store: CoshStore, raw: bytes) -> None:
     store.put(1, raw * (1 + SMALL // len(raw)))
     with opened(store) as held:
         assert refusal(held.load, session_id(1)) == "corrupt"

@@ -277,7 +277,19 @@ def test_the_layer_nearest_to_the_workspace_says_where_the_root_is(
 
 
 @pytest.mark.parametrize(
-    "layer", ["[session", "session = 1", "[session]\npersist_dir = 5", "[session]\npersist_dir = 'a\0b'"]
+    "layer",
+    [
+        "[session",
+        "session = 1",
+        "[session]\npersist_dir = 5",
+        "[session]\npersist_dir = 'a\0b'",
+        "x = " + "[" * 1_000_000,
+        "x = " + "{a=" * 300_000,
+        "a" + ".a" * 500_000 + " = 1",
+        "[" + '"a" . ' * 150_000 + "a]",
+        "#" * (MEBIBYTE + 1),
+    ],
+    ids=lambda layer: layer[:30].replace("\n", " "),
 )
 def test_a_bad_layer_is_passed_over_with_a_warning(store: CoshStore, layer: str) -> None:
     store.put(1)
@@ -287,6 +299,15 @@ def test_a_bad_layer_is_passed_over_with_a_warning(store: CoshStore, layer: str)
     found = answer(json.dumps(request).encode())
     assert len(json.loads(found.line)["data"]["sessions"]) == 1
     assert len(found.warnings) == 1
+
+
+@pytest.mark.parametrize("text", ["a" * 500_000, "a." * 60 + "b", '"' * 500_000, "1.2.3 " * 80_000])
+def test_texts_of_a_layer_may_be_long(store: CoshStore, tmp_path: Path, text: str) -> None:
+    store.configure(str(tmp_path / "root"))
+    with (store.workspace / ".copilot-shell/config.toml").open("a") as layer:
+        layer.write(f"[other]\ntext = {json.dumps(text)}\n")
+    store.put(1, scope=tmp_path / "root" / store.scope.name)
+    assert listed(store) == [(session_id(1), "ready")]
 
 
 def test_a_fifo_in_place_of_a_layer_blocks_nobody(store: CoshStore) -> None:
