@@ -11,6 +11,7 @@ from mountctl.cli import UNAVAILABLE, Failure
 from mountctl.text import escaped_name
 
 _MANY = 10
+_MOST_READS = 10
 
 
 class SessionRow(NamedTuple):
@@ -69,16 +70,22 @@ def owners(space: str | None) -> list[str]:
 def names(directory: str) -> list[str]:
     """The sessions below a ``session/`` directory, last appended to first; none where there is no such."""
     try:
-        with open(f"{directory}/index/list", encoding="utf-8") as file:
-            return file.read().split()
+        return read_value(f"{directory}/index/list").split()
     except FileNotFoundError:
         return []
 
 
 def read_value(path: str) -> str:
-    """The value that a small file holds."""
-    with open(path, encoding="utf-8", errors="surrogateescape") as file:
-        return file.read().removesuffix("\n")
+    """The value that a small file holds.
+
+    Where it grows just after it shrank, a reader whom another's stat overtakes is shown zeros by the kernel, once.
+    """
+    for _ in range(_MOST_READS):
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            value = file.read()
+        if "\0" not in value:
+            break
+    return value.removesuffix("\n")
 
 
 def recent(directory: str) -> list[str]:
