@@ -104,6 +104,8 @@ class TreeOperations(NameOperations):
         """
         if entry.node.kind in CONTEXT_FILES:
             return entry.node.id in self._core.contexts.writers
+        if entry.node.kind is Kind.LIST:
+            return self._core.kernel.is_unsteady(entry.node.id)
         return entry.node in self._core.pending
 
     def _opened(self, handle: Handle, *, direct: bool) -> FileInfo:

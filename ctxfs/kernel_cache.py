@@ -8,6 +8,7 @@ sends them (design, FUSE facts).
 import errno
 import logging
 import threading
+import time
 from collections.abc import Callable
 from queue import SimpleQueue
 
@@ -23,6 +24,8 @@ from ctxfs.subjects import Subjects
 log = logging.getLogger("ctxfs")
 
 TIMEOUT_S = 3600
+UNSTEADY_S = 1.0
+"""For so long after a list became shorter its readers bypass the kernel's pages."""
 OUTDATED = 4096
 """So many inodes are remembered that the kernel knows nothing of; forgotten, it is told once more than it needs."""
 _GONE = (errno.ENOENT, errno.ENODEV, errno.ENOTCONN, errno.EBADF)
@@ -69,6 +72,7 @@ class KernelCache:
         self._subjects = subjects
         self._outdated: set[int] = set()
         self._contexts: set[int] = set()
+        self._shortened: dict[int, float] = {}
         self._aliases: dict[int, set[int]] = {}
         self._watchers: dict[int, set[Watcher]] = {}
         self._entries: SimpleQueue[tuple[int, bytes] | Callable[[], None] | None] = SimpleQueue()
@@ -173,6 +177,9 @@ class KernelCache:
 
     def removed(self, owner: int, session: int, change: Removed) -> None:
         """A session was archived or deleted: its row, its modes and its owner's index changed."""
+        if len(self._shortened) >= OUTDATED:
+            self._shortened.clear()
+        self._shortened[owner] = time.monotonic()
         self._subjects.drop(session)
         for kind in (Kind.SESSION, Kind.CONTEXT, *SESSION_FILES.values(), *CONTEXT_FILES):
             self.attributes_changed(inode_of(Node(kind, session)))
@@ -186,6 +193,14 @@ class KernelCache:
         """Sessions came or went: the directories whose mtime that is, index/list and index/current."""
         for kind in _MOVED_BY_SESSIONS:
             self.attributes_changed(inode_of(Node(kind, owner)))
+
+    def is_unsteady(self, owner: int) -> bool:
+        """Whether index/list became shorter just now, and may do so again, or grow, while it is read.
+
+        What a page has less than the size that the kernel hears of meanwhile is zeros to its reader. Not for lists
+        that only grow: a file that bypasses the pages cannot be mapped.
+        """
+        return self._shortened.get(owner, -UNSTEADY_S) + UNSTEADY_S > time.monotonic()
 
     def mapped(self, owner: int, index: IndexKind, *keys: str) -> None:
         """Keys of by-hash/ or by-uuid/ lead to sessions now, by other ways than a write to their files."""

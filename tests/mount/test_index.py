@@ -1,7 +1,11 @@
 """The files of index/ (spec 1.2): order, current, by-cwd, and what archiving and deleting take out of them."""
 
 import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -236,6 +240,24 @@ def test_the_index_is_the_same_after_a_restart(fresh_home: Home) -> None:
     assert before[str(home.index / f"by-cwd/{cwd_key('/srv')}")] == b"three\n"
     home.mount.restart()
     assert state() == before
+
+
+def look_on(path: str, kind: str) -> bytes:
+    """Looks at a list for a while as another process: ``stat``, or ``read``; all that was read."""
+    code = f"import os\nfor _ in range(1500): {'os.stat(path)' if kind == 'stat' else 'print(open(path).read())'}"
+    return subprocess.run([sys.executable, "-c", f"path = {path!r}\n{code}"], stdout=PIPE, check=True).stdout
+
+
+def test_a_list_that_is_read_while_sessions_come_and_go_has_no_zeros(home: Home) -> None:
+    """The kernel fills a page up with them where it hears of a bigger size than that which was read."""
+    home.session("stays")
+    path, goes = str(home.index / "list"), home.sessions / "goes"
+    with ThreadPoolExecutor(4) as pool:
+        looking = [pool.submit(look_on, path, kind) for kind in ("stat", "stat", "read", "read")]
+        while not all(future.done() for future in looking):
+            goes.mkdir()
+            os.setxattr(goes, "user.ctx.delete", b"goes")
+    assert {content.count(b"\0") for content in (future.result() for future in looking)} == {0}
 
 
 def test_directories_of_keys_take_no_directories(home: Home) -> None:
