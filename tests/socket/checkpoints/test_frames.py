@@ -27,7 +27,7 @@ def connected(daemon: CheckpointDaemon) -> socket.socket:
     return connection
 
 
-def length(number: int) -> bytes:
+def u32(number: int) -> bytes:
     return number.to_bytes(4, "little")
 
 
@@ -70,14 +70,14 @@ def test_what_ends_too_early_is_not_answered(copying: CheckpointDaemon, sent: by
 @pytest.mark.parametrize("announced", [16 * MIB + 1, 0xFFFFFFFF])
 def test_an_oversized_frame_is_refused_at_once(copying: CheckpointDaemon, announced: int) -> None:
     with connected(copying) as connection:
-        connection.sendall(length(announced))
+        connection.sendall(u32(announced))
         answer = response_of(receive_all(connection))
     assert answer == wire.Error(wire.ErrorCode.InternalError, f"Frame too large: {announced} bytes (max 16777216)")
 
 
 def test_a_frame_of_exactly_16_mib_is_read(copying: CheckpointDaemon) -> None:
     request = wire.encode_request(wire.List("x"))
-    sent = length(16 * MIB) + request + bytes(16 * MIB - len(request))
+    sent = u32(16 * MIB) + request + bytes(16 * MIB - len(request))
     assert isinstance(response_of(raw_exchange(copying.socket, sent)), wire.Error)
 
 
@@ -154,3 +154,55 @@ def test_answers_at_and_over_the_limit(crowded: CheckpointDaemon) -> None:
 def entry(workspace: Path, message: str) -> wire.SnapshotEntry:
     meta = wire.SnapshotMeta(message, None, False, "2026-01-01T00:00:00Z", True)
     return wire.SnapshotEntry("s000000", str(workspace), meta)
+
+
+def text(value: str) -> bytes:
+    raw = value.encode()
+    return len(raw).to_bytes(8, "little") + raw
+
+
+def some(value: bytes) -> bytes:
+    return b"\1" + value
+
+
+NONE, NO, YES = b"\0", b"\0", b"\1"
+
+
+def conversation(path: str) -> list[tuple[str, bytes, int, bytes]]:
+    """Every request as a client of release 0.3.2 sends it, and its answer: the variant, and what is in it."""
+    name = text(path)
+    return [
+        ("init", u32(0) + name, 0, b"ws-"),
+        ("checkpoint", u32(1) + name + text("one") + NONE + NONE + NO, 1, text("one")),
+        ("same id", u32(1) + name + text("one") + NONE + NONE + NO, 4, u32(8)),
+        (
+            "all",
+            u32(1) + name + text("two") + some(text("why")) + some(text('{"b":1,"a":"é"}')) + YES,
+            1,
+            text("two"),
+        ),
+        ("list", u32(4) + some(name) + some(text("json")), 5, text('{"a":"é","b":1}')),
+        ("list all", u32(4) + NONE + NONE, 5, text("two")),
+        ("diff", u32(5) + name + text("one") + text("two"), 6, bytes(8)),
+        ("status", u32(6) + some(name), 7, name),
+        ("status of all", u32(6) + NONE, 7, name),
+        ("rollback", u32(2) + name + text("on"), 2, text("one")),
+        ("pinned", u32(3) + some(name) + text("two") + NO, 4, u32(6)),
+        ("forced", u32(3) + NONE + text("two") + YES, 3, text("two")),
+        ("cleanup", u32(7) + name + some(u32(20)), 8, bytes(8)),
+        ("cleanup by default", u32(7) + name + NONE, 8, bytes(8)),
+        ("config", u32(8), 9, text("info")),
+        ("reload", u32(9), 10, b""),
+        ("recover", u32(10) + name, 12, name),
+        ("unknown now", u32(4) + some(name) + NONE, 4, u32(0)),
+    ]
+
+
+def test_a_client_of_release_0_3_2(copying: CheckpointDaemon) -> None:
+    """Byte for byte, without our codec; as that program does, each request is followed by one for advice."""
+    for what, request, index, inside in conversation(str(copying.new_workspace())):
+        answer = raw_exchange(copying.socket, u32(len(request)) + request)
+        assert answer[:8] == u32(len(answer) - 4) + u32(index), (what, answer)
+        assert inside in answer[8:], (what, answer)
+        advice = raw_exchange(copying.socket, bytes.fromhex("040000000b000000"))
+        assert advice[:12] == u32(24) + u32(13) + u32(0)
