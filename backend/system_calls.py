@@ -48,6 +48,13 @@ def failure(path: str | None = None) -> OSError:
     return OSError(number, os.strerror(number), path)
 
 
+def checked(result: int, path: str | None = None) -> int:
+    """What a call into libc returned, if it did not fail (``OSError``)."""
+    if result < 0:
+        raise failure(path)
+    return result
+
+
 def open_resolving(directory: int, path: bytes, flags: int, resolve: int) -> int:
     """openat2(2), asked again while the kernel says EAGAIN."""
     how = _OpenHow(flags | os.O_CLOEXEC, 0, resolve)
@@ -61,37 +68,31 @@ def open_resolving(directory: int, path: bytes, flags: int, resolve: int) -> int
     raise error
 
 
-def open_tree(path: str, flags: int) -> int:
+def open_tree(path: str | bytes, flags: int, directory: int = AT_FDCWD) -> int:
     """open_tree(2); releases the GIL while it looks the path up."""
-    fd: int = _open_tree(_SYS_OPEN_TREE, AT_FDCWD, os.fsencode(path), flags | os.O_CLOEXEC)
-    if fd < 0:
-        raise failure(path)
-    return fd
+    fd: int = _open_tree(_SYS_OPEN_TREE, directory, os.fsencode(path), flags | os.O_CLOEXEC)
+    return checked(fd, os.fsdecode(path))
 
 
 def rename(directory: int, name: bytes, new_directory: int, new_name: bytes, flags: int) -> None:
     """renameat2(2)."""
-    if _libc.renameat2(directory, name, new_directory, new_name, flags) != 0:
-        raise failure()
+    checked(_libc.renameat2(directory, name, new_directory, new_name, flags), os.fsdecode(new_name))
 
 
 def sync_file_system(fd: int) -> None:
     """syncfs(2)."""
-    if _libc.syncfs(fd) != 0:
-        raise failure()
+    checked(_libc.syncfs(fd))
 
 
 def write_out(fd: int) -> None:
     """sync_file_range(2) of a whole file: its dirty pages are written, so that the next store to a mapping faults."""
-    if _libc.sync_file_range(fd, 0, 0, _SYNC_FILE_RANGE_WRITE_AND_WAIT) != 0:
-        raise failure()
+    checked(_libc.sync_file_range(fd, 0, 0, _SYNC_FILE_RANGE_WRITE_AND_WAIT))
 
 
 def birth_ns(fd: int) -> int:
     """When a file was made, in ns since 1970, by statx(2); 0 where the file system does not say."""
     buffer = ctypes.create_string_buffer(_STATX_BYTES)
-    if _libc.statx(fd, b"", _AT_EMPTY_PATH, _STATX_BTIME, buffer) != 0:
-        raise failure()
+    checked(_libc.statx(fd, b"", _AT_EMPTY_PATH, _STATX_BTIME, buffer))
     raw = buffer.raw
     if not int.from_bytes(raw[:4], "little") & _STATX_BTIME:
         return 0

@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from backend.system_calls import RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, birth_ns, open_resolving
+from backend.system_calls import AT_FDCWD, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, birth_ns, open_resolving
 
-_AT_FDCWD = -100
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
@@ -38,7 +37,7 @@ def identity_of(fd: int) -> Identity:
 @contextmanager
 def opened(path: Path) -> Iterator[int]:
     """A directory, reached without a symlink anywhere (``OSError``: ENOENT, ENOTDIR, ELOOP)."""
-    fd = open_resolving(_AT_FDCWD, os.fsencode(path), _DIRECTORY, RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)
+    fd = open_resolving(AT_FDCWD, os.fsencode(path), _DIRECTORY, RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)
     try:
         yield fd
     finally:

@@ -18,9 +18,9 @@ from pathlib import Path
 import msgspec
 
 from backend.checkpoints.catalogue import Record
-from backend.checkpoints.durable import sync_directory
 from backend.checkpoints.identity import Identity
 from backend.checkpoints.state import StateDirectory
+from backend.durable import sync_directory
 
 
 class _Intent(msgspec.Struct, frozen=True, tag_field="doing"):

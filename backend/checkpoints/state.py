@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from backend.checkpoints.durable import make_private, write_durably
 from backend.checkpoints.times import now_text
+from backend.durable import make_private, write_durably
 from backend.errors import StoreCorrupt, StoreLocked
 
 RESERVE_BYTES = 1 << 20

@@ -21,7 +21,7 @@ from pathlib import Path
 from backend.checkpoints.errors import InvalidPath
 from backend.checkpoints.identity import opened
 from backend.checkpoints.snapshots.walking import Cursor, TreeChanged, cursor_at, walk
-from backend.system_calls import failure
+from backend.system_calls import checked
 
 PAUSE_S = 0.1
 
@@ -64,7 +64,7 @@ class Watch:
         if len(_armed) >= _share_of("max_user_instances"):
             return
         try:
-            self._inotify = _checked(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+            self._inotify = checked(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
             with opened(self._root) as root:
                 self._add(root, ())
             _armed.add(self)
@@ -122,7 +122,7 @@ class Watch:
             raise OSError(errno.ENOSPC, "too many directories to be watched")
         path = f"/proc/self/fd/{cursor.fd}".encode()
         mask = _CHANGES | _IN_CLOSE_WRITE | _IN_ONLYDIR
-        self._paths[_checked(_libc.inotify_add_watch(self._inotify, path, mask))] = names
+        self._paths[checked(_libc.inotify_add_watch(self._inotify, path, mask))] = names
         with os.scandir(cursor.fd) as found:
             return [entry.name for entry in found if entry.is_dir(follow_symlinks=False)]
 
@@ -190,12 +190,6 @@ def _share_of(limit: str) -> int:
         return int(Path(f"/proc/sys/fs/inotify/{limit}").read_text(encoding="ascii")) // _SHARE
     except (OSError, ValueError):
         return 0
-
-
-def _checked(result: int) -> int:
-    if result < 0:
-        raise failure()
-    return result
 
 
 def is_empty(directory: int) -> bool:

@@ -16,7 +16,6 @@ import msgspec
 
 from backend.checkpoints.backends import Backends, Choice
 from backend.checkpoints.catalogue import Catalogue, Record
-from backend.checkpoints.durable import make_private, sync_directory
 from backend.checkpoints.errors import CheckpointError, InvalidPath, WorkspaceNotFound
 from backend.checkpoints.journal import Adopting, Journal, Releasing
 from backend.checkpoints.snapshots.data_roots import is_data_root
@@ -24,6 +23,7 @@ from backend.checkpoints.snapshots.walking import TreeChanged
 from backend.checkpoints.state import Registry, StateDirectory
 from backend.checkpoints.times import now_text
 from backend.checkpoints.workspace import RECOVERED, Workspace, reported, require_no_mounts
+from backend.durable import make_private, sync_directory
 from backend.errors import StoreCorrupt
 
 ROOT = 0

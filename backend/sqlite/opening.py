@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
 
+from backend.durable import sync_directory
 from backend.errors import OpenError, StoreCorrupt, StoreFormat, StoreLocked, StoreReadOnly
 from backend.sqlite.database import SECONDARY, connect
 from backend.sqlite.durability import INDEX_BYTES
@@ -100,7 +101,7 @@ def _make(path: Path) -> None:
     for missing in reversed([made for made in (path, *path.parents) if not made.exists()]):
         missing.mkdir()
         missing.chmod(0o700 if missing == path else 0o755)
-        _sync_directory(missing.parent)
+        sync_directory(missing.parent)
 
 
 def _refuse_foreign(path: Path) -> None:
@@ -159,7 +160,7 @@ def _create(path: Path) -> None:
     except BaseException:
         _remove_new(path)
         raise
-    _sync_directory(path)
+    sync_directory(path)
 
 
 def _remove_new(path: Path) -> None:
@@ -227,7 +228,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     except BaseException:
         connection.close()
         raise
-    _sync_directory(path)
+    sync_directory(path)
     return connection
 
 
@@ -244,11 +245,3 @@ def _migrate(connection: sqlite3.Connection) -> None:
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
     [value] = connection.execute(f"PRAGMA {name}").fetchone()
     return int(value)
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

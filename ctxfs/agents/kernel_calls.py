@@ -7,17 +7,15 @@ is given.
 import ctypes
 import os
 
-from backend.system_calls import failure
+from backend.system_calls import AT_FDCWD, OPEN_TREE_CLONE, checked, open_tree
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 # Numbers that are the same on every architecture.
-_SYS_OPEN_TREE, _SYS_MOVE_MOUNT, _SYS_FSOPEN, _SYS_FSCONFIG, _SYS_FSMOUNT = 428, 429, 430, 431, 432
+_SYS_MOVE_MOUNT, _SYS_FSOPEN, _SYS_FSCONFIG, _SYS_FSMOUNT = 429, 430, 431, 432
 _SYS_CLOSE_RANGE, _SYS_MOUNT_SETATTR = 436, 442
 
-AT_FDCWD = -100
 _AT_EMPTY_PATH, AT_RECURSIVE = 0x1000, 0x8000
-_OPEN_TREE_CLONE = 1
 _MOVE_BOTH_EMPTY = 0x04 | 0x40
 _FSCONFIG_SET_STRING, _FSCONFIG_CMD_CREATE = 1, 6
 _CLOEXEC = 1
@@ -41,7 +39,7 @@ class _MountAttr(ctypes.Structure):
 
 def unshare(flags: int) -> None:
     """unshare(2)."""
-    _checked(_libc.unshare(flags))
+    checked(_libc.unshare(flags))
 
 
 def clone_mount(path: bytes, flags: int, directory: int = AT_FDCWD) -> int:
@@ -50,48 +48,42 @@ def clone_mount(path: bytes, flags: int, directory: int = AT_FDCWD) -> int:
     ``flags``: ``AT_RECURSIVE``, or 0.
     """
     empty = 0 if path else _AT_EMPTY_PATH
-    return _checked(_libc.syscall(_SYS_OPEN_TREE, directory, path, _OPEN_TREE_CLONE | os.O_CLOEXEC | flags | empty))
+    return open_tree(path, OPEN_TREE_CLONE | flags | empty, directory)
 
 
 def new_tmpfs(mode: str) -> int:
     """A new tmpfs, attached nowhere; ``mode`` (octal) of its root."""
-    context = _checked(_libc.syscall(_SYS_FSOPEN, b"tmpfs", _CLOEXEC))
+    context = checked(_libc.syscall(_SYS_FSOPEN, b"tmpfs", _CLOEXEC))
     try:
-        _checked(_libc.syscall(_SYS_FSCONFIG, context, _FSCONFIG_SET_STRING, b"mode", mode.encode(), 0))
-        _checked(_libc.syscall(_SYS_FSCONFIG, context, _FSCONFIG_CMD_CREATE, None, None, 0))
-        return _checked(_libc.syscall(_SYS_FSMOUNT, context, _CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV))
+        checked(_libc.syscall(_SYS_FSCONFIG, context, _FSCONFIG_SET_STRING, b"mode", mode.encode(), 0))
+        checked(_libc.syscall(_SYS_FSCONFIG, context, _FSCONFIG_CMD_CREATE, None, None, 0))
+        return checked(_libc.syscall(_SYS_FSMOUNT, context, _CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV))
     finally:
         os.close(context)
 
 
 def attach_mount(mount: int, target: int) -> None:
     """move_mount(2): attaches a mount on what the descriptor ``target`` is open on."""
-    _checked(_libc.syscall(_SYS_MOVE_MOUNT, mount, b"", target, b"", _MOVE_BOTH_EMPTY))
+    checked(_libc.syscall(_SYS_MOVE_MOUNT, mount, b"", target, b"", _MOVE_BOTH_EMPTY))
 
 
 def set_mount(mount: int, attributes: int, flags: int = 0, *, propagation: int = 0) -> None:
     """mount_setattr(2) of the mount that a descriptor is the root of; ``flags``: ``AT_RECURSIVE``, or 0."""
     attr = _MountAttr(attributes, 0, propagation, 0)
     size = ctypes.sizeof(attr)
-    _checked(_libc.syscall(_SYS_MOUNT_SETATTR, mount, b"", _AT_EMPTY_PATH | flags, ctypes.byref(attr), size))
+    checked(_libc.syscall(_SYS_MOUNT_SETATTR, mount, b"", _AT_EMPTY_PATH | flags, ctypes.byref(attr), size))
 
 
 def become_subreaper() -> None:
     """Descendants whose parent ends become this process's children (prctl(2))."""
-    _checked(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+    checked(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
 
 def set_no_new_privileges() -> None:
     """No exec of this process gives rights that it has not (prctl(2))."""
-    _checked(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    checked(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 
 
 def close_others_on_exec(first: int) -> None:
     """close_range(2): descriptors from ``first`` on do not survive an exec."""
-    _checked(_libc.syscall(_SYS_CLOSE_RANGE, first, ctypes.c_uint(0xFFFFFFFF), _CLOSE_RANGE_CLOEXEC))
-
-
-def _checked(result: int) -> int:
-    if result < 0:
-        raise failure()
-    return result
+    checked(_libc.syscall(_SYS_CLOSE_RANGE, first, ctypes.c_uint(0xFFFFFFFF), _CLOSE_RANGE_CLOEXEC))

@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from backend.system_calls import (
+    AT_FDCWD,
     RESOLVE_BENEATH,
     RESOLVE_NO_MAGICLINKS,
     RESOLVE_NO_SYMLINKS,
-    failure,
+    checked,
     open_resolving,
 )
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
-_AT_FDCWD = -100
 
 UTIME_OMIT = (1 << 30) - 2
 
@@ -48,8 +48,7 @@ def open_beneath(directory: int, path: bytes, flags: int) -> int:
 def set_times(path: str, atime_ns: int | None, mtime_ns: int | None) -> None:
     """utimensat(2): times in ns since 1970, None leaves one as it is."""
     times = _TwoTimespecs(_timespec(atime_ns), _timespec(mtime_ns))
-    if _libc.utimensat(_AT_FDCWD, os.fsencode(path), times, 0) != 0:
-        raise failure()
+    checked(_libc.utimensat(AT_FDCWD, os.fsencode(path), times, 0))
 
 
 def _timespec(time_ns: int | None) -> _Timespec:
@@ -68,9 +67,7 @@ class DirectoryEntry(NamedTuple):
 def read_entries(directory: int) -> list[DirectoryEntry]:
     """getdents64(2): the next entries of an open directory, ``.`` and ``..`` among them; none at its end."""
     buffer = ctypes.create_string_buffer(_DIRENT_BUFFER)
-    size = _libc.getdents64(directory, buffer, _DIRENT_BUFFER)
-    if size < 0:
-        raise failure()
+    size = checked(_libc.getdents64(directory, buffer, _DIRENT_BUFFER))
     return list(_parse_entries(buffer.raw[:size]))
 
 

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from backend.checkpoints.durable import make_private
 from backend.checkpoints.errors import InvalidPath
 from backend.checkpoints.identity import Identity, identity_of, opened, opened_in
 from backend.checkpoints.snapshots import btrfs_calls as btrfs
@@ -31,6 +30,7 @@ from backend.checkpoints.snapshots.send_stream import changes
 from backend.checkpoints.snapshots.transfer import transfer_data
 from backend.checkpoints.snapshots.walking import TreeChanged, walk
 from backend.checkpoints.wire import DiffEntry
+from backend.durable import make_private
 from backend.system_calls import RENAME_EXCHANGE, RENAME_NOREPLACE, rename, sync_file_system
 
 log = logging.getLogger("ctxfs.checkpoints")

@@ -7,7 +7,7 @@ import ctypes
 import os
 import struct
 
-from backend.system_calls import failure
+from backend.system_calls import checked
 
 _SUBVOL_CREATE, _SNAP_DESTROY, _SNAP_CREATE_V2 = 0x5000940E, 0x5000940F, 0x50009417
 _INO_LOOKUP, _GET_SUBVOL_ROOTREF, _SEND = 0xD0009412, 0xD000943D, 0x40489426
@@ -68,6 +68,5 @@ def _named(name: str, at: int) -> bytearray:
 
 def _call(fd: int, request: int, argument: bytearray) -> bytes:
     buffer = ctypes.create_string_buffer(bytes(argument), len(argument))
-    if _libc.ioctl(fd, request, buffer) < 0:
-        raise failure()
+    checked(_libc.ioctl(fd, request, buffer))
     return buffer.raw

@@ -9,9 +9,9 @@ import os
 import struct
 from pathlib import Path
 
-from backend.checkpoints.durable import make_private, sync_directory
 from backend.checkpoints.errors import InternalError
 from backend.checkpoints.identity import opened
+from backend.durable import make_private, sync_directory
 
 DATA_ROOT = "ws-ckpt-data"
 

@@ -9,8 +9,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from backend.checkpoints.durable import sync_directory
 from backend.checkpoints.errors import InternalError
+from backend.durable import sync_directory
 from backend.mountinfo import Mount, mount_at
 
 IMAGE = "btrfs-data.img"

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import msgspec
 
-from backend.checkpoints.durable import make_private, sync_directory
 from backend.checkpoints.identity import Identity, identity_of, opened, opened_in
 from backend.checkpoints.snapshots.attributes import copy_attributes
 from backend.checkpoints.snapshots.beside import Beside
@@ -32,6 +31,7 @@ from backend.checkpoints.snapshots.copying import (
 )
 from backend.checkpoints.snapshots.removing import remove_below
 from backend.checkpoints.wire import DiffEntry
+from backend.durable import make_private, sync_directory
 from backend.system_calls import RENAME_NOREPLACE, rename, sync_file_system
 
 _NEW = ".new"
