@@ -100,7 +100,7 @@ def _runs(lines: Sequence[Line], first: int) -> Iterator[Said]:
 
 def _values(lines: Sequence[Line], first: int) -> Iterator[Said]:
     for n, line in enumerate(lines, first):
-        values = Values(line.latest_size, line.state, line.cwd, line.meta)
+        values = line.latest_size, line.state, line.cwd, line.meta
         if values != NO_VALUES:
             yield n, *values
 

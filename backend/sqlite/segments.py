@@ -121,10 +121,7 @@ def pack(lines: Sequence[Line], times: Sequence[int], messages: int = 0, events:
 
 def packed_size(lines: Sequence[Line]) -> int:
     """What ``pack`` would make of them, in bytes."""
-    size = len(lines) * (RECORD_SIZE + 1)
-    for line in lines:
-        size += len(line.raw)
-    return size
+    return len(lines) * (RECORD_SIZE + 1) + sum([len(line.raw) for line in lines])
 
 
 def chunks(lines: Sequence[Line]) -> Iterator[slice]:

@@ -32,6 +32,9 @@ from backend.sqlite.sessions import Sessions
 from backend.sqlite.spaces import Definitions
 from backend.store import StoreStatus
 
+Taken = tuple[Session, Sequence[Line], Sequence[int]]
+"""A session as it is by lines that were let wait, those lines, and their times."""
+
 
 class SqliteStore(Sessions, Definitions, LogContract):
     """A store in one directory. ``clock``: ns since the epoch."""
@@ -142,19 +145,21 @@ class SqliteStore(Sessions, Definitions, LogContract):
         return self._commit_waiting(batch, size)
 
     def _commit_waiting(self, batch: Sequence[Append], size: int) -> Sequence[Appended | CtxError]:
+        now = self._clock()
         try:
-            results, commit = self._append_all(batch)
+            results, taken = self._append_all(batch, now)
         except BaseException as error:
             self._database.rollback_for(error)
             raise
-        if commit.appends:
+        if taken:
             self._waiting.size += size
+            commit = Commit(now, [pending.stored(*append) for append in taken])
             self._database.alone("INSERT INTO pending (data) VALUES (?)", (pending.encode(commit),))
         return results
 
     @transaction
     def _commit_merged(self, batch: Sequence[Append]) -> Sequence[Appended | CtxError]:
-        results, _ = self._append_all(batch)
+        results, _ = self._append_all(batch, self._clock())
         self._merge()
         return [self._note_run(append, result) for append, result in zip(batch, results, strict=True)]
 
@@ -165,10 +170,9 @@ class SqliteStore(Sessions, Definitions, LogContract):
             return failure
         return result
 
-    def _append_all(self, batch: Sequence[Append]) -> tuple[Sequence[Appended | CtxError], Commit]:
-        """Lets the lines wait; the caller stores what is returned beside the results, or merges."""
-        now = self._clock()
-        commit = Commit(now, [])
+    def _append_all(self, batch: Sequence[Append], now: int) -> tuple[Sequence[Appended | CtxError], list[Taken]]:
+        """Lets the lines wait; the caller stores what was taken, which is beside the results, or merges."""
+        taken: list[Taken] = []
         relisted: set[int] = set()
         results: list[Appended | CtxError] = []
         for append in batch:
@@ -182,10 +186,10 @@ class SqliteStore(Sessions, Definitions, LogContract):
                 continue
             times = entry_times(append, now // 1_000_000)
             appended = self._take_in(before, append.lines, times, now, self._next_seq(), relisted)
-            commit.appends.append(pending.stored(appended.session, append.lines, times))
+            taken.append((appended.session, append.lines, times))
             results.append(self._moved(before, appended))
         self._relist(relisted, now)
-        return results, commit
+        return results, taken
 
     def _moved(self, before: Session, appended: Appended) -> Appended:
         """Adds what a cwd that was recorded changed."""
@@ -216,7 +220,7 @@ class SqliteStore(Sessions, Definitions, LogContract):
     @atomic
     def _create_with(self, header: SessionHeader, lines: Sequence[Line], times: Sequence[int]) -> None:
         session = self._insert(self._first(header, self._logs.add()), header)
-        [result], _ = self._append_all([Append(session.id, lines, time=times)])
+        [result], _ = self._append_all([Append(session.id, lines, time=times)], self._clock())
         if isinstance(result, CtxError):
             raise result
         self._merge()
@@ -228,7 +232,7 @@ class SqliteStore(Sessions, Definitions, LogContract):
 
 def _moves(append: Append) -> bool:
     """Whether an append changes more than the session and its owner's list."""
-    return append.begins is not None or any(line.cwd is not None for line in append.lines)
+    return append.begins is not None or any(line.cwd for line in append.lines)
 
 
 def _sweep_all(connection: sqlite3.Connection) -> None:

@@ -2,6 +2,9 @@
 
 A request is validated whole, then appended whole. What has no newline yet is held back by its handle. Replacing a
 log by content that begins with all it has is an append of the rest.
+
+Many lines are judged in turns with other requests, and then stored in one transaction, which nothing can share: what
+the FUSE thread read or wrote meanwhile would be a part of it. Others wait for that (docs/performance.md).
 """
 
 import errno
