@@ -161,11 +161,14 @@ class _Reply:
 
     def _message(self, frame: dict[str, Any]) -> None:
         text = text_of(compact(frame))
-        if text != self._streamed:
+        if self._streamed.startswith(text):
+            # Long text becomes several messages, all after its last delta.
+            self._streamed = self._streamed.removeprefix(text)
+        else:
             if self._streamed:
                 self._end_line()
             self._write(text)
-        self._streamed = ""
+            self._streamed = ""
         self._end_line()
 
     def _write(self, text: str) -> None:

@@ -53,6 +53,21 @@ def test_a_reply_is_printed(workshop: Workshop) -> None:
     assert run(workshop.mount, "send", "echo", stdin="from stdin\n") == (0, "from stdin\n", "")
 
 
+STREAMS = """read -r line
+text=$(head -c 100000 /dev/zero | tr '\\0' x)
+for number in 1 2 3 4 5 6 7 8 9 10 11 12; do
+    printf '{"type":"delta","text":"%s"}\\n' $text
+done
+"""
+
+
+def test_a_long_reply_is_printed_once_though_it_becomes_several_messages(workshop: Workshop) -> None:
+    bot = workshop.bot(STREAMS)
+    ran = run(workshop.mount, "send", bot.name, "x")
+    assert (ran.code, len(ran.out), ran.err) == (0, 1_200_001, "")
+    assert (roots(bot) / "messages.jsonl").read_text().count('"assistant"') > 1
+
+
 def test_it_goes_to_the_current_session_unless_told(workshop: Workshop) -> None:
     bot = workshop.bot()
     run(workshop.mount, "send", bot.name, "one", "-s", "work", "--cwd", "/work")
