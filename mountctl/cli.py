@@ -7,6 +7,7 @@ so this module imports next to nothing.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 OK, ERROR, USAGE, DENIED, UNAVAILABLE, INTERNAL = 0, 1, 2, 13, 69, 70
+# Of errors of the operating system; ENOTCONN: a mount whose daemon is gone.
+_EXIT_CODES = {errno.EACCES: DENIED, errno.EPERM: DENIED, errno.ENOTCONN: UNAVAILABLE}
 INTERRUPTED = 130
 
 
@@ -87,7 +90,7 @@ def _explained(error: Exception) -> tuple[str, int]:
         return str(error), error.exit_code
     if isinstance(error, OSError):
         where = f"{error.filename}: " if isinstance(error.filename, str) else ""
-        return f"{where}{error.strerror or error}", DENIED if isinstance(error, PermissionError) else ERROR
+        return f"{where}{error.strerror or error}", _EXIT_CODES.get(error.errno or 0, ERROR)
     if os.environ.get("CTX_TRACEBACK"):
         raise error
     return f"internal error: {error!r} (CTX_TRACEBACK=1 shows where)", INTERNAL

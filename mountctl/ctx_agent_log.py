@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import errno
 import json
 import os
 import select
@@ -58,7 +59,7 @@ def _rest(descriptor: int) -> Iterator[bytes]:
 
 
 def _followed(descriptor: int) -> Iterator[bytes]:
-    """The same, and whatever is appended, until whoever reads our output has gone."""
+    """The same, and whatever is appended, until whoever reads our output has gone (``OSError``: the mount has)."""
     poll = select.poll()
     poll.register(descriptor, select.POLLPRI)
     poll.register(sys.stdout.fileno(), 0)
@@ -66,7 +67,11 @@ def _followed(descriptor: int) -> Iterator[bytes]:
     while has_reader:
         yield from _rest(descriptor)
         # Where the file system does not say that a file grew (spec 1.10 is ours alone), looking again does.
-        has_reader = all(ready == descriptor for ready, _ in poll.poll(_LOOK_AGAIN_MS))
+        ready = dict(poll.poll(_LOOK_AGAIN_MS))
+        if ready.get(descriptor, 0) & select.POLLERR:
+            # What the kernel still has of the file can be read for ever, and is all there will be.
+            raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
+        has_reader = not ready.keys() - {descriptor}
 
 
 def _print(chunks: Iterable[bytes], output: contextlib.AbstractContextManager[Any]) -> None:

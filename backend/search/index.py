@@ -46,6 +46,13 @@ class Indexed(NamedTuple):
     n: int
 
 
+class Place(NamedTuple):
+    """Where in the index an entry is, and when it was."""
+
+    id: int
+    time: int
+
+
 class Text(NamedTuple):
     """An entry's text; ``time`` in ms."""
 
@@ -167,17 +174,18 @@ class SearchIndex:
             connection.executemany("DELETE FROM entry WHERE session = ?", numbers)
             connection.executemany("DELETE FROM session WHERE id = ?", numbers)
 
-    def entries(self, session: int, start: int, stop: int | None) -> dict[int, int]:
-        """Those of a session that have text, from ``start`` on and below ``stop`` (None: all): number → time."""
-        sql = "SELECT n, time FROM entry WHERE session = ? AND n >= ? AND n < ?"
+    def entries(self, session: int, start: int, stop: int | None) -> dict[int, Place]:
+        """Those of a session that have text, from ``start`` on and below ``stop`` (None: all), by number."""
+        sql = "SELECT n, id, time FROM entry WHERE session = ? AND n >= ? AND n < ?"
         with _reported():
-            return dict(self._connection.execute(sql, (session, start, _NO_END if stop is None else stop)))
+            rows = self._connection.execute(sql, (session, start, _NO_END if stop is None else stop))
+            return {n: Place(id, time) for n, id, time in rows}
 
-    def leads_to(self, expression: str, session: int, n: int) -> bool:
-        """Whether an entry is among those that match."""
-        sql = "SELECT 1 FROM text WHERE text MATCH ? AND rowid = (SELECT id FROM entry WHERE session = ? AND n = ?)"
+    def matching(self, expression: str, first: int, last: int) -> set[int]:
+        """Which of the entries with these ids match, the last included."""
+        sql = "SELECT rowid FROM text WHERE text MATCH ? AND rowid BETWEEN ? AND ?"
         with _reported():
-            return self._connection.execute(sql, (expression, session, n)).fetchone() is not None
+            return {id for (id,) in self._connection.execute(sql, (expression, first, last))}
 
     def find(self, expression: str, limit: int) -> list[Hit]:
         """The newest entries that match (``backend.search.query``)."""

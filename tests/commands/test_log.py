@@ -169,6 +169,19 @@ def test_following_ends_when_its_reader_has_gone(agent: Agent) -> None:
         assert log.process.wait(WAIT_S) == 0
 
 
+def test_following_ends_when_the_daemon_has(fuse_device: None) -> None:
+    """It must not look again and again at what the kernel remembers."""
+    with running_mount() as mount:
+        agent = Agent(mount, "coder")
+        filled(agent)
+        with following(agent) as log:
+            assert all(log.line() for _ in range(4))
+            mount.kill()
+            assert log.process.wait(WAIT_S) == 69
+        mount.unmount()
+        mount.start()
+
+
 def test_following_ends_at_an_interrupt(agent: Agent) -> None:
     filled(agent)
     with following(agent) as log:
