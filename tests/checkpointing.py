@@ -66,12 +66,13 @@ class CheckpointDaemon:
                 [*command, *places, *self.arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
             )
         deadline = time.monotonic() + TIMEOUT_S
-        while not self._answers():
+        while not self.answers():
             assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, "the daemon does not answer"
             time.sleep(0.01)
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
+        """Whether it takes connections."""
         with socket.socket(socket.AF_UNIX) as probe:
             try:
                 probe.connect(str(self.socket))

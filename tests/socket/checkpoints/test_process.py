@@ -13,8 +13,9 @@ import pytest
 from backend.checkpoints import wire
 from mountctl import checkpointd
 from mountctl.cli import DENIED, Failure
-from tests.checkpointing import MIB, Asker, CheckpointDaemon, Writer, checkpoint_daemon, receive_all
+from tests.checkpointing import MIB, CheckpointDaemon, checkpoint_daemon, receive_all
 from tests.commands.running import mountctl
+from tests.mounting import wait_until
 from tests.people import ALICE
 
 
@@ -58,22 +59,23 @@ def test_a_hangup_does_nothing(daemon: CheckpointDaemon) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_running_request_is_answered_before_it_ends(daemon: CheckpointDaemon, number: signal.Signals) -> None:
-    """A checkpoint waits a moment to see whether somebody writes."""
+def test_a_request_that_was_taken_is_answered_before_it_ends(daemon: CheckpointDaemon, number: signal.Signals) -> None:
+    """The rest of it comes when nobody else is let in any more."""
     assert daemon.process is not None
     workspace = daemon.new_workspace()
-    ws_id = daemon.init(workspace)
-    with Writer(workspace / "file"):
-        asking = Asker(daemon.socket, wire.Checkpoint(ws_id, "one"))
-        asking.start()
-        while not any(
-            info.path == "<locked>" for info in daemon.expect(wire.StatusOk, wire.Status()).report.workspaces
-        ):
-            assert asking.is_alive()
+    sent = wire.frame(wire.encode_request(wire.Checkpoint(str(workspace), "one")))
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(30)
+        connection.connect(str(daemon.socket))
+        connection.sendall(sent[:10])
+        daemon.expect(wire.ConfigOk, wire.Config())
         daemon.process.send_signal(number)
-        asking.join()
-    assert isinstance(asking.answer, wire.Error) and asking.answer.code is wire.ErrorCode.WriteLockConflict
+        wait_until(lambda: not daemon.answers(), "the end of accepting")
+        connection.sendall(sent[10:])
+        assert wire.decode_response(receive_all(connection)[4:]) == wire.CheckpointOk("one")
     assert daemon.process.wait(30) == 0
+    daemon.start()
+    assert daemon.ids(workspace) == ["one"]
 
 
 def test_a_slow_reader_of_a_long_answer_keeps_nobody_waiting(daemon: CheckpointDaemon) -> None:
