@@ -111,6 +111,22 @@ def test_a_secret_in_a_text_is_redacted(text: str, clean: str) -> None:
     assert redacted(text) == clean
 
 
+@pytest.mark.parametrize(
+    ("edge", "unit"),
+    [
+        *[("://", "a."), ("a://b:", "c"), ("", "a://"), ("://", "a:")],
+        *[("authorization:", " "), ("", "authorization:   "), ("", "authorization: token ")],
+        *[("bearer", " "), ("--token", " "), ("token", " "), ("", "token"), ("", '"token" '), ("", "access_key_")],
+        *[("", "-----BEGIN PRIVATE KEY-----"), ("cookie", "\n"), ("", "cookie:")],
+        *[("", "ghp_"), ("sk-", "a"), ("", "sk-"), ("", "eyJaaaaaa."), ("", "AKIA")],
+    ],
+)
+def test_no_text_takes_much_longer_than_it_is_long(edge: str, unit: str) -> None:
+    """What takes time by the square of it would not end here."""
+    text = unit * ((512 << 10) // len(unit))
+    assert redacted(edge + text) and redacted(text + edge)
+
+
 def test_secrets_are_redacted_wherever_a_message_holds_text() -> None:
     secret = "sk-abcdefghijklmn"
     call = {
