@@ -18,6 +18,7 @@ import msgspec
 from backend.errors import StoreFull
 from backend.facts import advance, later
 from backend.log_contract import found
+from backend.names import cwd_key
 from backend.rows import Appended, Line, Owner, Session
 from backend.sqlite import pending, rows
 from backend.sqlite.database import Database
@@ -33,6 +34,10 @@ C = TypeVar("C", bound="Core")
 REMEMBERED = 2048
 """So many sessions are remembered, then all are forgotten: about 2 MB."""
 _COUNT_BITS = 40
+_BY_CWD = "mapping.owner = ?{} AND kind = 'by-cwd' AND key = ?{}"
+_LEADS_TO = f"SELECT session FROM mapping WHERE {_BY_CWD.format(1, 2)}"
+_LEAD = f"UPDATE mapping SET session = ?1, mtime = max(mtime + 1, ?2) WHERE {_BY_CWD.format(3, 4)} AND session <> ?1"
+_CHANGE_OWNER = "UPDATE owner SET list_mtime = ?, current = ?, current_mtime = ? WHERE id = ?"
 
 
 def transaction(change: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[C, P], T]:
@@ -179,7 +184,9 @@ class Core:
             for append in commit.appends:
                 lines, times = pending.restored(append)
                 self._waiting.size += packed_size(lines)
-                self._take_in(self._require_session(append.session), lines, times, commit.now, append.seq, risen)
+                before = self._require_session(append.session)
+                appended = self._take_in(before, lines, times, commit.now, append.seq, risen)
+                self._let_move(before, appended, append.begins, commit.now)
             self._relist(risen, commit.now)
 
     def _take_in(
@@ -197,12 +204,43 @@ class Core:
         relisted.add(owner)
         return Appended(after, files, True)
 
+    def _let_move(self, before: Session, appended: Appended, begins: str | None, now: int) -> Appended:
+        """What lines that wait change beside their session: by-cwd leads to it, it is current, its run is live."""
+        after, unmerged = appended.session, self._waiting.sessions[appended.session.id]
+        if after.owner is None:
+            return appended
+        if after.cwd_seq != before.cwd_seq:
+            unmerged.moved = True
+            key = cwd_key(after.cwd)
+            if self._holder(after.owner, key) != after.id:
+                appended = msgspec.structs.replace(appended, keys_changed=(key,))
+            self._waiting.holders[after.owner, key] = after.id
+        if begins is not None:
+            unmerged.begins = begins
+            owner = found(self.owner_by_id(after.owner), "agent or model")
+            if owner.current != after.name:
+                mtime = later(owner.current_mtime, now)
+                self._let_owner(msgspec.structs.replace(owner, current=after.name, current_mtime=mtime))
+                appended = msgspec.structs.replace(appended, selected=True)
+        return appended
+
+    def _holder(self, owner: int, key: str) -> int | None:
+        """The session to which by-cwd/<key> leads."""
+        holder = self._waiting.holders.get((owner, key))
+        if holder is None:
+            row = self._database.one(_LEADS_TO, owner, key)
+            holder = None if row is None else row[0]
+        return holder
+
+    def _let_owner(self, owner: Owner) -> None:
+        """An owner as it is by lines that wait."""
+        self._owners[owner.id] = self._waiting.owners[owner.id] = owner
+
     def _relist(self, owners: Iterable[int], now: int) -> None:
         """The lists of these owners are newer, by lines that wait."""
         for id in owners:
             owner = found(self.owner_by_id(id), "agent or model")
-            changed = msgspec.structs.replace(owner, list_mtime=later(owner.list_mtime, now))
-            self._owners[id] = self._waiting.owners[id] = changed
+            self._let_owner(msgspec.structs.replace(owner, list_mtime=later(owner.list_mtime, now)))
 
     def _top(self, owner: int) -> int | None:
         top = self._tops.get(owner)
@@ -218,6 +256,11 @@ class Core:
         if self._waiting.sessions:
             self._merge_all()
 
+    def _settle_moves(self) -> None:
+        """Sees to it that tables beside those of sessions, owners and lists are as they are."""
+        if self._waiting.moves:
+            self._merge_all()
+
     @transaction
     def _merge_all(self) -> None:
         self._merge()
@@ -226,11 +269,18 @@ class Core:
         """Moves the lines that wait into the rows of their sessions, inside a transaction."""
         waiting = self._waiting
         for id, unmerged in waiting.sessions.items():
+            if unmerged.begins is not None:
+                # Before its done, which may wait as well.
+                self._database.run(rows.BEGIN_RUN, (id, unmerged.begins))
             self._tails[id] = self._logs.append(id, self._tail(id), unmerged.lines, unmerged.times)
             update = rows.UPDATE_AND_LIST_SESSION if unmerged.risen else rows.UPDATE_SESSION
             self._database.run(update, rows.appended(unmerged.session))
-        for owner in waiting.owners.values():
-            self._database.run("UPDATE owner SET list_mtime = ? WHERE id = ?", (owner.list_mtime, owner.id))
+            if unmerged.moved:
+                self._database.run(rows.UPDATE_CWD, rows.moved(unmerged.session))
+        for (owner, key), holder in waiting.holders.items():
+            self._database.run(_LEAD, (holder, self._clock(), owner, key))
+        for changed in waiting.owners.values():
+            self._database.run(_CHANGE_OWNER, (changed.list_mtime, changed.current, changed.current_mtime, changed.id))
         self._database.run("DELETE FROM pending")
         self._known_waiting = Waiting()
 

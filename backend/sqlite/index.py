@@ -36,13 +36,16 @@ class Index(Spaces):
         return self._require_owner(owner)
 
     def mapping(self, owner: int, kind: IndexKind, key: str) -> Mapping | None:
+        self._settle_moves()
         where = "WHERE mapping.owner = ? AND kind = ? AND key = ?"
         return rows.made(Mapping, self._database.one(f"{rows.MAPPING} {where}", owner, kind, key))
 
     def mapping_by_id(self, mapping: int) -> Mapping | None:
+        self._settle_moves()
         return rows.made(Mapping, self._database.one(f"{rows.MAPPING} WHERE mapping.id = ?", mapping))
 
     def mappings(self, owner: int, kind: IndexKind, after: int = 0, limit: int = 1000) -> Sequence[Mapping]:
+        self._settle_moves()
         where = "WHERE mapping.owner = ? AND kind = ? AND mapping.id > ? ORDER BY mapping.id LIMIT ?"
         return [Mapping(*row) for row in self._database.all(f"{rows.MAPPING} {where}", owner, kind, after, limit)]
 
@@ -101,7 +104,7 @@ class Index(Spaces):
     def _move_cwd(self, before: Session, after: Session) -> dict[str, Change]:
         """A session that recorded a cwd: stores it, and what that changed in by-cwd."""
         key = cwd_key(after.cwd)
-        self._database.run(rows.UPDATE_CWD, (after.cwd, after.cwd_seq, after.cwd_mtime, key, after.id))
+        self._database.run(rows.UPDATE_CWD, rows.moved(after))
         if after.owner is None:
             return {}
         keys = dict.fromkeys(name for name in (listed_key(before), key) if name is not None)

@@ -12,7 +12,7 @@ import msgspec
 
 from backend.facts import stream_size
 from backend.lines import foreign_line
-from backend.rows import Line, Owner, Row, Session, Stream
+from backend.rows import Append, Line, Owner, Row, Session, Stream
 
 LIMIT = 128 << 10
 """So much may wait: what is merged at once takes a few ms, and what is read again at opening as well."""
@@ -23,12 +23,13 @@ _SESSION_SIZE = 2 << 10
 
 
 class Stored(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An append as ``pending`` keeps it: ``times`` as int64, and for each line whether it is an event."""
+    """An append as ``pending`` keeps it: times as int64, for each line whether it is an event; the run it begins."""
 
     session: int
     seq: int
     times: bytes
     lines: list[tuple[bool, bytes]]
+    begins: str | None = None
 
 
 class Commit(msgspec.Struct, frozen=True, array_like=True):
@@ -42,13 +43,14 @@ encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder(Commit).decode
 
 
-def stored(after: Session, lines: Sequence[Line], times: Sequence[int]) -> Stored:
-    """The append of ``lines`` that led to ``after``."""
+def stored(after: Session, append: Append, times: Sequence[int]) -> Stored:
+    """The append that led to ``after``."""
     return Stored(
         after.id,
         after.seq,
         struct.pack(f"<{len(times)}q", *times),
-        [(line.stream == "events", line.raw) for line in lines],
+        [(line.stream == "events", line.raw) for line in append.lines],
+        append.begins,
     )
 
 
@@ -62,12 +64,15 @@ def restored(append: Stored) -> tuple[list[Line], Sequence[int]]:
 class Unmerged:
     """A session with lines that wait: as its rows say, as it is, and those lines.
 
-    ``risen``: it came to the top of index/list by them.
+    ``risen``: it came to the top of index/list by them; ``moved``: they record its cwd again; ``begins``: the run that
+    began last.
     """
 
     merged: Session
     session: Session
     risen: bool = False
+    moved: bool = False
+    begins: str | None = None
     lines: list[Line] = dataclasses.field(default_factory=list)
     times: list[int] = dataclasses.field(default_factory=list)
     _texts: dict[Stream, bytearray] = dataclasses.field(
@@ -92,11 +97,15 @@ class Unmerged:
 
 
 class Waiting:
-    """All lines that wait, and the owners whose list they made newer. ``size``: bytes that merging writes, roughly."""
+    """All lines that wait, and the owners whose list or current session is another by them.
+
+    ``holders``: to which session by-cwd/<key> of an owner leads by them. ``size``: bytes that merging writes, roughly.
+    """
 
     def __init__(self) -> None:
         self.sessions: dict[int, Unmerged] = {}
         self.owners: dict[int, Owner] = {}
+        self.holders: dict[tuple[int, str], int] = {}
         self.size = 0
 
     def add(self, before: Session, after: Session, lines: Sequence[Line], times: Sequence[int]) -> Unmerged:
@@ -109,6 +118,11 @@ class Waiting:
         unmerged.lines += lines
         unmerged.times += times
         return unmerged
+
+    @property
+    def moves(self) -> bool:
+        """Whether tables beside those of sessions, owners and lists will change."""
+        return bool(self.holders) or any(unmerged.begins for unmerged in self.sessions.values())
 
     def risen(self, owner: int) -> list[Session]:
         """The sessions that came to the top of an owner's list, the highest first."""

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from backend.entries import SessionHeader
+from backend.names import cwd_key
 from backend.rows import ArchiveDirectory, Owner, Session, Space
 
 T = TypeVar("T")
@@ -65,9 +66,15 @@ UPDATE_AND_LIST_SESSION = f"UPDATE session SET {_SET_APPENDED}, listed = ?{_APPE
 appended: Callable[[Session], tuple[Any, ...]] = attrgetter(*_APPENDED_FIELDS, "id")
 """The values of both."""
 UPDATE_CWD = "UPDATE session SET cwd = ?, cwd_seq = ?, cwd_mtime = ?, cwd_key = ? WHERE id = ?"
+BEGIN_RUN = "INSERT OR REPLACE INTO live_run VALUES (?, ?)"
 
 _HEADER = "session_id, format_version, created_at, delegation_depth, parent, at, title, origin"
 HEADER = f"SELECT {_HEADER} FROM session"
+
+
+def moved(session: Session) -> tuple[Any, ...]:
+    """The values of ``UPDATE_CWD``."""
+    return session.cwd, session.cwd_seq, session.cwd_mtime, cwd_key(session.cwd), session.id
 
 
 def made(kind: Callable[..., T], row: Sequence[Any] | None) -> T | None:

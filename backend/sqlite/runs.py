@@ -7,6 +7,7 @@ import msgspec
 from backend.errors import CtxError
 from backend.rows import MAX_RUN_LINES, Append, Appended, RunLine, Session
 from backend.run_lines import MAX_STARTS, run_lines
+from backend.sqlite import rows
 from backend.sqlite.archive import Archive
 from backend.sqlite.core import atomic
 
@@ -50,7 +51,7 @@ class Runs(Archive):
         """The run that an append begins, inside its transaction, when its lines are in the rows of their session."""
         if append.begins is None or isinstance(result, CtxError):
             return result
-        self._database.run("INSERT OR REPLACE INTO live_run VALUES (?, ?)", (append.session, append.begins))
+        self._database.run(rows.BEGIN_RUN, (append.session, append.begins))
         owner = None if result.session.owner is None else self._require_owner(result.session.owner)
         if owner is None or owner.current == result.session.name:
             return result

@@ -16,7 +16,7 @@ import msgspec
 
 from backend.entries import SessionHeader
 from backend.errors import CtxError, Missing, StoreCorrupt, StoreFailed, StoreFull
-from backend.log_contract import LogContract, entry_times, judge_append
+from backend.log_contract import LogContract, entry_times, judge_append, listed_key
 from backend.mirror import Mirror
 from backend.rows import Append, Appended, Line, Session
 from backend.sqlite import pending, rows
@@ -32,8 +32,11 @@ from backend.sqlite.sessions import Sessions
 from backend.sqlite.spaces import Definitions
 from backend.store import StoreStatus
 
-Taken = tuple[Session, Sequence[Line], Sequence[int]]
-"""A session as it is by lines that were let wait, those lines, and their times."""
+Results = Sequence[Appended | CtxError]
+Taken = tuple[Session, Append, Sequence[int]]
+"""A session as it is by lines that were let wait, their append, and their times."""
+Moved = Callable[[Session, Appended, Append, int], Appended]
+"""Adds to an append what it changed beside its session: the session before, the time (ns)."""
 
 
 class SqliteStore(Sessions, Definitions, LogContract):
@@ -136,7 +139,7 @@ class SqliteStore(Sessions, Definitions, LogContract):
     def _append_together(self, batch: Sequence[Append]) -> Sequence[Appended | CtxError]:
         size = sum([packed_size(append.lines) for append in batch])
         self._require_room(size)
-        if any(map(_moves, batch)) or size > pending.DIRECT or self._waiting.size + size > pending.LIMIT:
+        if any(map(self._moves, batch)) or size > pending.DIRECT or self._waiting.size + size > pending.LIMIT:
             return self._commit_merged(batch)
         try:
             return self._commit_waiting(batch, size)
@@ -147,7 +150,7 @@ class SqliteStore(Sessions, Definitions, LogContract):
     def _commit_waiting(self, batch: Sequence[Append], size: int) -> Sequence[Appended | CtxError]:
         now = self._clock()
         try:
-            results, taken = self._append_all(batch, now)
+            results, taken = self._append_all(batch, now, self._let_begin)
         except BaseException as error:
             self._database.rollback_for(error)
             raise
@@ -159,7 +162,10 @@ class SqliteStore(Sessions, Definitions, LogContract):
 
     @transaction
     def _commit_merged(self, batch: Sequence[Append]) -> Sequence[Appended | CtxError]:
-        results, _ = self._append_all(batch, self._clock())
+        if self._waiting.moves:
+            # What moves now is judged by the tables.
+            self._merge()
+        results, _ = self._append_all(batch, self._clock(), self._moved)
         self._merge()
         return [self._note_run(append, result) for append, result in zip(batch, results, strict=True)]
 
@@ -170,7 +176,7 @@ class SqliteStore(Sessions, Definitions, LogContract):
             return failure
         return result
 
-    def _append_all(self, batch: Sequence[Append], now: int) -> tuple[Sequence[Appended | CtxError], list[Taken]]:
+    def _append_all(self, batch: Sequence[Append], now: int, moved: Moved) -> tuple[Results, list[Taken]]:
         """Lets the lines wait; the caller stores what was taken, which is beside the results, or merges."""
         taken: list[Taken] = []
         relisted: set[int] = set()
@@ -186,12 +192,24 @@ class SqliteStore(Sessions, Definitions, LogContract):
                 continue
             times = entry_times(append, now // 1_000_000)
             appended = self._take_in(before, append.lines, times, now, self._next_seq(), relisted)
-            taken.append((appended.session, append.lines, times))
-            results.append(self._moved(before, appended))
+            taken.append((appended.session, append, times))
+            results.append(moved(before, appended, append, now))
         self._relist(relisted, now)
         return results, taken
 
-    def _moved(self, before: Session, appended: Appended) -> Appended:
+    def _let_begin(self, before: Session, appended: Appended, append: Append, now: int) -> Appended:
+        return self._let_move(before, appended, append.begins, now)
+
+    def _moves(self, append: Append) -> bool:
+        """Whether an append changes more than its session, its owner, and to whom a key that is there leads."""
+        if append.begins is None and all(line.cwd is None for line in append.lines):
+            return False
+        session = self.session_by_id(append.session)
+        if session is None or listed_key(session) is None:
+            return True
+        return session.owner is None or any(line.cwd not in (None, session.cwd) for line in append.lines)
+
+    def _moved(self, before: Session, appended: Appended, _append: Append, _now: int) -> Appended:
         """Adds what a cwd that was recorded changed."""
         after = appended.session
         if after.cwd_seq == before.cwd_seq:
@@ -220,7 +238,7 @@ class SqliteStore(Sessions, Definitions, LogContract):
     @atomic
     def _create_with(self, header: SessionHeader, lines: Sequence[Line], times: Sequence[int]) -> None:
         session = self._insert(self._first(header, self._logs.add()), header)
-        [result], _ = self._append_all([Append(session.id, lines, time=times)], self._clock())
+        [result], _ = self._append_all([Append(session.id, lines, time=times)], self._clock(), self._moved)
         if isinstance(result, CtxError):
             raise result
         self._merge()
@@ -228,11 +246,6 @@ class SqliteStore(Sessions, Definitions, LogContract):
     @growing
     def _branch(self, header: SessionHeader, parent: Session, at: int) -> None:
         self._insert_branch(header, parent, at)
-
-
-def _moves(append: Append) -> bool:
-    """Whether an append changes more than the session and its owner's list."""
-    return append.begins is not None or any(line.cwd for line in append.lines)
 
 
 def _sweep_all(connection: sqlite3.Connection) -> None:

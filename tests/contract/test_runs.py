@@ -197,3 +197,44 @@ def test_a_turn_reads_few_bytes(at: Harness) -> None:
     while at.store.index_runs(session.id):
         turns += 1
     assert turns == (6 if at.kind == "jsonl" else 0)
+
+
+@pytest.mark.parametrize("look", ["at_once", "later", "after_a_restart"])
+def test_runs_that_take_turns_move_what_leads_to_their_sessions(at: Harness, look: str) -> None:
+    """However long the store lets their lines wait, and whoever looks meanwhile."""
+    one, two = at.session("one"), at.session("two")
+    begun: dict[int, str] = {}
+    for n in range(8):
+        session = (one, two)[n % 2]
+        run = f"r{n}"
+        changed = at.append(session, user(run), start(run, run), begins=run)
+        assert changed.selected == (n > 0)
+        assert len(changed.keys_new) == (n == 0)
+        assert len(changed.keys_changed) == (n > 0)
+        begun[session.id] = run
+        if n in (3, 6):
+            at.append(session, done(run))
+            del begun[session.id]
+        if look == "after_a_restart" and at.kind != "memory":
+            at.reopen()
+        if look != "later" or n == 7:
+            assert set(at.mapped("by-cwd").values()) == {session.name}
+            assert at.owner_now().current == session.name
+            assert dict(at.store.live_runs()) == begun
+
+
+def test_a_run_in_the_same_place_again_changes_nothing_that_leads_there(at: Harness) -> None:
+    session = at.session("s")
+    at.append(session, user("r0"), start("r0", "c0"), begins="r0")
+    [key] = at.mapped("by-cwd")
+    for n in range(1, 4):
+        changed = at.append(session, user(f"r{n}"), start(f"r{n}", f"c{n}"), begins=f"r{n}")
+        assert not (changed.selected or changed.keys_new or changed.keys_changed or changed.keys_gone)
+    moved = at.append(session, user("r4"), start("r4", "c4", "/elsewhere"), begins="r4")
+    assert (len(moved.keys_new), moved.keys_gone) == (1, (key,))
+    other = at.session("other")
+    at.append(other, start("o", "o", "/elsewhere"), begins="o")
+    at.append(session, start("r5", "c5", "/elsewhere"), begins="r5")
+    at.store.delete_session(other.id)
+    assert list(at.mapped("by-cwd").values()) == ["s"]
+    assert dict(at.store.live_runs()) == {session.id: "r5"}
