@@ -178,7 +178,7 @@ class Directory:
         try:
             with io_errors("create temporary file", path):
                 descriptor = os.open(temporary, _OPEN_NEW, 0o600, dir_fd=self.descriptor)
-            with open(descriptor, "wb") as file, io_errors("write temporary file", path):
+            with io_errors("write temporary file", path), open(descriptor, "wb") as file:  # whose end may write too
                 os.fchmod(descriptor, 0o600)
                 file.write(raw)
                 file.flush()

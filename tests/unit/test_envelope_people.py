@@ -1,8 +1,10 @@
-"""Cosh's store for a user who may not do everything in it (spec 5): what cannot be read hides nothing else."""
+"""Cosh's store for who may not do everything in it, or has no space left (spec 5)."""
 
+import contextlib
 import json
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +14,9 @@ import pytest
 
 from backend.envelopes import configuration
 from backend.envelopes.control import answer
-from tests.cosh_store import CoshStore, session_id
+from backend.envelopes.errors import EnvelopeError
+from backend.envelopes.store import SessionStore
+from tests.cosh_store import CoshStore, message, session_id
 from tests.mounting import SCRATCH
 from tests.people import ALICE
 
@@ -97,3 +101,33 @@ def test_what_may_not_be_removed_is_all_there_still(store: CoshStore, readonly: 
     assert cleared(store) == ([], ["io"])
     kept = {path: raw for path, raw in store.files().items() if not path.endswith(".lock")}
     assert kept == before
+
+
+@pytest.mark.parametrize("size", [100, 5_000, 300_000])
+@pytest.mark.parametrize("left", [0, 4096])
+def test_a_full_disk_is_an_io_error_and_keeps_what_was_stored(store: CoshStore, size: int, left: int) -> None:
+    store.put(1).unlink()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k,mode=700", "tmpfs", store.scope], check=True)
+    try:
+        before = store.put(1).read_bytes()
+        with SessionStore(str(store.workspace), configuration.DEFAULT_PERSIST_DIR) as held:
+            loaded = held.load(session_id(1))
+            fill(store.scope / "filling", left)
+            with pytest.raises(EnvelopeError, match="No space left on device") as refused:
+                held.persist(loaded.changed(messages=[message("x" * (size + left))]))
+            assert refused.value.code == "io"
+            assert (store.scope / f"{session_id(1)}.json").read_bytes() == before
+            assert not list(store.scope.glob("*.tmp"))
+            held.clear(session_id(1), ())
+            held.persist(held.new("", [message("x")], session_id(2)))
+    finally:
+        subprocess.run(["umount", store.scope], check=True)
+
+
+def fill(path: Path, left: int) -> None:
+    """Takes all the space of a file system but for some bytes."""
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
+    with path.open("rb+") as file:
+        file.truncate(path.stat().st_size - left)
