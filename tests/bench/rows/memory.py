@@ -39,7 +39,12 @@ def _walk(bench: Bench) -> None:
 
 def resident_mib(process: int) -> float:
     """What of a process is in memory."""
-    for line in Path(f"/proc/{process}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
+    return mib_of("VmRSS", Path(f"/proc/{process}/status").read_text())
+
+
+def mib_of(field: str, status: str) -> float:
+    """A figure of a process' status."""
+    for line in status.splitlines():
+        if line.startswith(f"{field}:"):
             return int(line.split()[1]) / 1024
-    raise AssertionError("no VmRSS")
+    raise AssertionError(f"no {field}")
