@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -18,69 +18,24 @@ import trio
 from pyfuse3 import FUSEError
 
 from backend.errors import CtxError, InvalidValue, Missing
-from backend.rows import Line, Session
+from backend.rows import Session
 from backend.strict_json import compact
-from ctxfs.agents import entries, steps
+from ctxfs.agents import asks, entries, steps
+from ctxfs.agents.asks import Ask, Begun, Key, LookUp
 from ctxfs.agents.cosh import ADAPTER, CoshInvocation, active_id
-from ctxfs.agents.definition import Definition
-from ctxfs.agents.history import Recorded, Wanted
+from ctxfs.agents.history import Recorded
 from ctxfs.agents.invocation import Invocation
-from ctxfs.agents.ledger import Ledger, LinesOf, Place
+from ctxfs.agents.ledger import Ledger, Place
 from ctxfs.agents.listeners import Listener
-from ctxfs.agents.preparing import Order, Preparing
+from ctxfs.agents.preparing import Preparing
 from ctxfs.agents.processes import Agent
-from ctxfs.agents.requests import Send
 from ctxfs.agents.run import Limits, Run
-from ctxfs.sockets.connection import Peer
 
 log = logging.getLogger("ctxfs.agents")
 
 MAX_QUEUED = 100
 _CLOSING_S = 2.0
 _REFUSALS = (CtxError, FUSEError, OSError)
-
-Key = tuple[Ledger, str, str, str, str]
-
-
-class Ask(NamedTuple):
-    """A send with what it was found to mean. ``has_home``: the peer has directories of this agent's."""
-
-    request: Send
-    ledger: Ledger
-    place: Place
-    peer: Peer
-    definition: Definition
-    wanted: Wanted
-    has_home: bool
-
-    @property
-    def key(self) -> Key:
-        """The session, whether or not it is there yet."""
-        return self.ledger, self.place.space, *self.place.key
-
-    def order(self, run: str) -> Order:
-        """What is to be prepared for it."""
-        return Order(self.definition, self.place, self.peer, self.wanted.cwd, run, self.has_home)
-
-
-class Looked(NamedTuple):
-    """What a send means, and what is recorded of it; ``begun`` where that was recorded by this look."""
-
-    ask: Ask
-    recorded: Recorded | None
-    begun: "Begun | None" = None
-
-
-class Begun(NamedTuple):
-    """A run that is recorded: its session then, why that may not be on disk (None if it is), its start."""
-
-    session: Session
-    failure: CtxError | None
-    start: Line
-
-
-LookUp = Callable[[str | None], Awaitable[Looked]]
-"""Looks a send up; given a run, begins it where nothing is recorded and nothing is to be prepared."""
 
 
 class Answer(NamedTuple):
@@ -291,8 +246,8 @@ class Runs:
         steps.reached("prepared")
         try:
             with trio.CancelScope(shield=True):
-                start = start_line(ask, run_id)
-                lines_of = beginning(ask, run_id, start, waited=waited)
+                start = asks.start_line(ask, run_id)
+                lines_of = asks.beginning(ask, run_id, start, waited=waited)
                 session, failure = await ask.ledger.begin(ask.place, lines_of, run_id, ask.definition.number)
                 begun = Begun(session, failure, start)
                 answer = await self._start(ask, run_id, begun, agent, turn, listeners)
@@ -414,28 +369,6 @@ class Runs:
                 del self._gates[key]
             else:
                 self._gates[key] = lock, users - 1
-
-
-def beginning(ask: Ask, run_id: str, start: Line, *, waited: bool = False) -> LinesOf:
-    """The lines of a send that is recorded, all in one transaction."""
-
-    def lines(session: Session) -> Sequence[Line]:
-        model = ask.definition.model
-        admitted = {"messageId": ask.request.id, "n": session.n + 1}
-        return [
-            *([entries.mark("agent/input-admitted", admitted)] if waited else []),
-            entries.user_message(run_id, ask.request.input),
-            start,
-            *entries.state(session, "active"),
-            *entries.meta(session, client=ask.request.client, model=model, scope=ask.place.scope),
-        ]
-
-    return lines
-
-
-def start_line(ask: Ask, run_id: str) -> Line:
-    """The start of a send's run."""
-    return entries.start(run_id, ask.request.id, ask.place.scope, ask.wanted.cwd)
 
 
 def _new_id() -> str:

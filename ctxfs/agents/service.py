@@ -13,6 +13,7 @@ from backend.memory import MemoryStore
 from backend.rows import Line, OwnerKind, Session
 from backend.strict_json import lenient_object
 from ctxfs.agents import steps
+from ctxfs.agents.asks import Ask, Begun, Looked, beginning, start_line
 from ctxfs.agents.definition import Definition, read_definition
 from ctxfs.agents.history import Recorded, Wanted
 from ctxfs.agents.ledger import Ledger, MountedLedger, Place, TempLedger
@@ -22,7 +23,7 @@ from ctxfs.agents.recovery import recover
 from ctxfs.agents.requests import Cancel, Ping, Placed, Request, Resume, Send
 from ctxfs.agents.resuming import resume
 from ctxfs.agents.run import Run
-from ctxfs.agents.runs import Ask, Begun, Looked, Runs, beginning, start_line
+from ctxfs.agents.runs import Runs
 from ctxfs.bridge import Bridge
 from ctxfs.ctx_socket import reach
 from ctxfs.files.sockets import Address
