@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from ctxfs import control, mounts, probe
 from ctxfs.config import runtime_directory
-from ctxfs.runtime import DaemonState, Process, RuntimeFiles, process_of, runs_as
+from ctxfs.runtime import DaemonState, Process, RuntimeFiles, Server, process_of, runs_as
 
 State = Literal["ok", "stopped", "dead"]
 
@@ -21,20 +21,27 @@ DEAD = frozenset((errno.ENOTCONN, errno.ECONNABORTED))
 
 
 class Health(NamedTuple):
-    """``daemon`` and ``files`` are None where nobody knows who serves the mount; ``figures`` is what it answered."""
+    """``daemon`` and ``files`` are None where nobody says who serves the mount; ``server`` is then who holds its lock.
+
+    ``figures`` is what it answered.
+    """
 
     mount: mounts.Mount
     state: State
     daemon: DaemonState | None = None
     files: RuntimeFiles | None = None
     figures: control.Figures | None = None
+    server: Server | None = None
 
 
 def examine(mount: mounts.Mount, runtime_dir: Path) -> Health:
     """The health of one mount; ``runtime_dir`` is looked through before the places its owner's daemons use."""
-    daemon, files = _daemon_of(mount, (runtime_dir, runtime_directory(mount.owner_uid or 0)))
+    directories = (runtime_dir, runtime_directory(mount.owner_uid or 0))
+    candidates = [RuntimeFiles(directory, mount.mountpoint) for directory in directories]
+    daemon, files = _daemon_of(mount, candidates)
     if daemon is None or files is None:
-        return Health(mount, _probed(mount))
+        holders = (one.holder() for one in candidates)
+        return Health(mount, _probed(mount), server=next(filter(None, holders), None))
     process: Process = process_of(daemon)
     if process != "running":
         return Health(mount, "dead" if process == "gone" else "stopped", daemon, files)
@@ -45,11 +52,16 @@ def examine(mount: mounts.Mount, runtime_dir: Path) -> Health:
     return Health(mount, "ok", daemon, files, figures)
 
 
+def is_served(health: Health) -> bool:
+    """Whether the daemon lives, also once its mount is gone; one whose state file was lost still has its lock."""
+    server = health.daemon or health.server
+    return server is not None and process_of(server) != "gone"
+
+
 def _daemon_of(
-    mount: mounts.Mount, directories: Sequence[Path]
+    mount: mounts.Mount, candidates: Sequence[RuntimeFiles]
 ) -> tuple[DaemonState, RuntimeFiles] | tuple[None, None]:
-    for directory in directories:
-        files = RuntimeFiles(directory, mount.mountpoint)
+    for files in candidates:
         state = files.read_state()
         if state is not None and state.device == mount.device and runs_as(state, mount.owner_uid):
             return state, files

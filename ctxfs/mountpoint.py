@@ -13,6 +13,9 @@ from ctxfs import mounts, probe
 from ctxfs.health import DEAD, Health, examine
 from ctxfs.runtime import AlreadyMounted
 
+PATIENCE_S = 10.0
+"""A busy machine is not a hung mount, and nothing waits for this but a mount that hangs."""
+
 
 class MountpointMissing(CtxError):
     """The mountpoint is not a directory and cannot be made."""
@@ -38,7 +41,7 @@ def canonical(path: str) -> str:
     if mounts.mount_at(absolute) is not None:
         return absolute
     try:
-        return probe.realpath(absolute)
+        return probe.realpath(absolute, PATIENCE_S)
     except probe.HungError:
         raise DeadMountInTheWay(f"{absolute} lies below a mount that does not answer") from None
 
@@ -52,7 +55,7 @@ def prepare(mountpoint: str, runtime_dir: Path) -> list[Path]:
             _refuse_dead(mount)
             break
     try:
-        if not probe.is_empty(mountpoint):
+        if not probe.is_empty(mountpoint, PATIENCE_S):
             raise MountpointNotEmpty(f"{mountpoint} is not empty: mounting would hide what is in it")
     except FileNotFoundError:
         return [_make(mountpoint)]

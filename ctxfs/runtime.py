@@ -9,7 +9,7 @@ import fcntl
 import hashlib
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -43,6 +43,13 @@ class DaemonState(msgspec.Struct, frozen=True):
     log: str | None
 
 
+class Server(NamedTuple):
+    """A daemon of which only its process is known; ``started`` as in ``DaemonState``."""
+
+    pid: int
+    started: int
+
+
 class RuntimeFiles:
     """The runtime files of one mountpoint (a canonical path); ``directory`` is 0755 for root, else 0700."""
 
@@ -72,6 +79,17 @@ class RuntimeFiles:
             os.close(descriptor)
             raise AlreadyMounted("another ctxfs daemon serves this mountpoint: see `mountctl status`") from None
         return descriptor
+
+    def holder(self) -> "Server | None":
+        """The process that holds the lock, as the kernel's table has it: to ask for the lock could refuse a daemon."""
+        try:
+            found = self.lock.stat()
+            key = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+            held = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii").splitlines()]
+            [pid] = {int(words[4]) for words in held if words[1] == "FLOCK" and words[5] == key}
+            return Server(pid, start_time(pid))
+        except (OSError, ValueError):
+            return None
 
     def write_state(self, state: DaemonState) -> None:
         """Replaces the state file; all may read it, it holds nothing secret."""
@@ -107,8 +125,8 @@ def start_time(pid: int) -> int:
     return int(_stat_fields(pid)[_START_TIME_FIELD])
 
 
-def process_of(state: DaemonState) -> Process:
-    """What has become of the daemon that wrote ``state``; a zombie is gone once all its threads are.
+def process_of(state: DaemonState | Server) -> Process:
+    """What has become of a daemon; a zombie is gone once all its threads are.
 
     Until then it may still hold the store's lock and the FUSE connection.
     """
@@ -123,7 +141,7 @@ def process_of(state: DaemonState) -> Process:
     return "stopped" if fields[0] == "T" else "running"
 
 
-def runs_as(state: DaemonState, uid: int | None) -> bool:
+def runs_as(state: DaemonState | Server, uid: int | None) -> bool:
     """Whether the process that ``state`` names is that user's: a user's own state file may name anything."""
     try:
         return os.stat(f"/proc/{state.pid}").st_uid == uid

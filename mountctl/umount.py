@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 
 from ctxfs import control, mountpoint, mounts, probe
-from ctxfs.health import Health, examine
-from ctxfs.runtime import process_of
+from ctxfs.health import Health, examine, is_served
+from ctxfs.runtime import process_of, runs_as
 from mountctl.cli import ERROR, OK, UNAVAILABLE, Failure
 from mountctl.settings import add_mountpoint, config_of
 from mountctl.text import escaped_name
@@ -25,6 +25,7 @@ is cleaned away."""
 
 _POLL_S = 0.02
 _KILL_AFTER_S = 2.0
+_DEATH_S = 10  # of what was killed, on a busy machine
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -109,12 +110,13 @@ def _lazily(health: Health, timeout_s: int) -> None:
         if _ends_within(health, _KILL_AFTER_S):
             return
     _kill(health)
-    _wait_for_end(health, max(1, timeout_s))
+    _wait_for_end(health, max(_DEATH_S, timeout_s))
 
 
 def _kill(health: Health) -> None:
-    if health.daemon is not None and process_of(health.daemon) != "gone":
-        os.kill(health.daemon.pid, signal.SIGKILL)
+    server = health.daemon or health.server
+    if server is not None and process_of(server) != "gone" and runs_as(server, health.mount.owner_uid):
+        os.kill(server.pid, signal.SIGKILL)
     try:
         probe.abort(health.mount.device[1])
     except OSError as error:
@@ -124,7 +126,8 @@ def _kill(health: Health) -> None:
 
 def _wait_for_end(health: Health, timeout_s: int) -> None:
     if not _ends_within(health, timeout_s):
-        pid = health.daemon.pid if health.daemon else None
+        server = health.daemon or health.server
+        pid = server.pid if server else None
         elsewhere = "it may still be mounted in another mount namespace or by a bind mount"
         raise Failure(
             f"unmounted, but the daemon (pid {pid}) has not ended within {timeout_s} s: {elsewhere}", UNAVAILABLE
@@ -133,11 +136,7 @@ def _wait_for_end(health: Health, timeout_s: int) -> None:
 
 def _ends_within(health: Health, timeout_s: float) -> bool:
     """Waits until the mount is out of mountinfo and its daemon's process is gone."""
-    return _becomes_true(lambda: not mounts.is_mounted(health.mount) and _is_gone(health), timeout_s)
-
-
-def _is_gone(health: Health) -> bool:
-    return health.daemon is None or process_of(health.daemon) == "gone"
+    return _becomes_true(lambda: not mounts.is_mounted(health.mount) and not is_served(health), timeout_s)
 
 
 def _becomes_true(condition: Callable[[], bool], timeout_s: float) -> bool:

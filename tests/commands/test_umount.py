@@ -46,6 +46,16 @@ def test_success_means_unmounted_and_the_daemon_gone_and_mounting_again_works_at
     assert place.mount().code == 0
 
 
+@pytest.mark.parametrize("options", [(), ("--lazy",)])
+def test_a_daemon_whose_state_was_lost_is_waited_for_too(place: Place, options: tuple[str, ...]) -> None:
+    place.mount()
+    daemon, files = place.daemon(), RuntimeFiles(place.runtime, str(place.mountpoint))
+    files.state.unlink()
+    assert files.holder() == (daemon, start_time(daemon))
+    assert place.umount(*options).code == 0
+    assert (place.mounted(), is_gone(daemon), files.holder()) == (None, True, None)
+
+
 @pytest.mark.parametrize("how", HOLD)
 def test_a_busy_mount_names_its_holder_and_goes_on_working(place: Place, how: str) -> None:
     place.mount()
