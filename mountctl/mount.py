@@ -26,7 +26,6 @@ DESCRIPTION = """Mounts a store and returns when the mount answers. Exit codes: 
 8 it is corrupt, 9 it cannot be written, 10 it is of another format."""
 
 START_TIMEOUT_S = 60.0
-ANSWER_TIMEOUT_S = 10.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -118,7 +117,7 @@ def start(plan: Plan) -> None:
         child.wait(START_TIMEOUT_S)
         raise _failure(answer, plan.log_file)
     try:
-        probe.answers(plan.mountpoint, ANSWER_TIMEOUT_S)
+        probe.answers(plan.mountpoint, START_TIMEOUT_S)
     except OSError as error:
         child.terminate()
         child.wait(START_TIMEOUT_S)
