@@ -16,7 +16,7 @@ import pytest
 
 from ctxfs import mounts, probe
 from ctxfs.health import examine
-from tests.commands.running import Ran, ctx, mountctl
+from tests.commands.running import Ran, ctx, in_process, mountctl
 from tests.mounting import SCRATCH, RunningMount, running_mount, wait_until
 
 
@@ -95,6 +95,33 @@ class Agent:
         return [json.loads(line)["content"] for line in lines]
 
 
+class Store:
+    """An agent with the sessions of a test, and what became of them. Commands run in this process: they are many."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self.live = agent.directory
+        self.archived = agent.directory.parents[2] / "archived_sessions" / agent.name
+        self.live.parent.mkdir()
+        self.new("first")
+
+    def new(self, *names: str) -> None:
+        for name in names:
+            (self.live / name).mkdir()
+
+    def gc(self, *options: str) -> Ran:
+        return in_process(self.agent.mount.path, "session", "gc", self.agent.name, *options)
+
+    def archive(self, *words: str) -> Ran:
+        return in_process(self.agent.mount.path, "session", "archive", self.agent.name, *words)
+
+    def state(self) -> tuple[list[str], list[str]]:
+        """The live sessions as the index has them, sorted, and the archived ones; both must be true."""
+        listed = sorted((self.live / "index/list").read_text().split())
+        assert listed == sorted(set(os.listdir(self.live)) - {"index"})
+        return listed, sorted(os.listdir(self.archived)) if self.archived.exists() else []
+
+
 def is_gone(pid: int) -> bool:
     """Whether a process has ended with all its threads; one that nobody has waited for is gone too."""
     return status_letter(pid) in ("", "Z") and threads(pid) <= 1
@@ -155,3 +182,8 @@ def shared_mount(fuse_device: None) -> Iterator[RunningMount]:
 @pytest.fixture
 def agent(shared_mount: RunningMount, request: pytest.FixtureRequest) -> Agent:
     return Agent(shared_mount, f"a{abs(hash(request.node.name)) % 10**8}")
+
+
+@pytest.fixture
+def store(agent: Agent) -> Store:
+    return Store(agent)

@@ -3,43 +3,16 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.commands.claude_lines import UUID, claude_line
 from tests.commands.conftest import Agent
 from tests.commands.running import ctx
 from tests.mounting import PROJECT
 
-UUID = "6a1e7c52-0d2b-4b53-9d7e-0a3c5b1f2e4d"
 GOOD = '{"role":"user","content":"one"}\n{"role":"assistant","content":"two"}\n'
-
-
-IN_48_MIB = """
-import resource, sys
-resource.setrlimit(resource.RLIMIT_DATA, (48 << 20, 48 << 20))
-from mountctl.ctx import main
-sys.exit(main())
-"""
-
-
-def in_48_mib(agent: Agent, *command: str) -> subprocess.CompletedProcess[str]:
-    """Runs ``ctx`` with so much memory for its data."""
-    return subprocess.run(
-        [sys.executable, "-c", IN_48_MIB, *command],
-        env=agent.mount.environment,
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def claude_line(role: str, content: object, **more: object) -> str:
-    record = {"type": role, "sessionId": UUID, "cwd": "/w", "timestamp": "2026-01-01T00:00:00Z", **more}
-    return json.dumps({**record, "message": {"role": role, "content": content, "model": "model-1"}}) + "\n"
 
 
 def test_a_jsonl_file_is_a_session_with_the_same_bytes(agent: Agent, tmp_path: Path) -> None:
@@ -338,19 +311,6 @@ def test_sources_whose_names_would_be_one_do_not_mix(agent: Agent, tmp_path: Pat
     assert len(sessions) == 5
 
 
-def test_a_line_of_12_mib_is_imported_and_exported_whole(agent: Agent, tmp_path: Path) -> None:
-    big = "\U0001f600 x" * (2 << 20)
-    result = [{"type": "tool_result", "tool_use_id": "t", "content": big}]
-    (tmp_path / f"{UUID}.jsonl").write_text(claude_line("user", "go") + claude_line("user", result))
-    assert agent.run("agent", "import", agent.name, "--from", "claude-code", str(tmp_path)).code == 0
-    out = tmp_path / "out"
-    assert agent.run("agent", "export", agent.name, "-s", UUID, "--to", "jsonl", str(out)).code == 0
-    (_, exported) = (out / f"{UUID}.jsonl").read_text().splitlines()
-    assert json.loads(exported)["content"][0]["content"] == [{"type": "text", "text": big}]
-    ran = agent.run("agent", "import", agent.name, "--from", "jsonl", str(out))
-    assert " 0 lines added, 2 already there" in ran.out
-
-
 def test_entries_have_the_times_of_the_source(agent: Agent, tmp_path: Path) -> None:
     times = ["2025-06-14T10:00:00Z", "2025-06-14T10:00:30.500Z", "no time"]
     lines = [claude_line("user", "go", uuid=str(n), timestamp=text) for n, text in enumerate(times)]
@@ -410,62 +370,7 @@ def test_a_file_without_a_conversation_makes_no_session(agent: Agent, tmp_path: 
     assert not agent.directory.exists()
 
 
-def test_many_sessions_are_imported_in_bounded_memory(agent: Agent, tmp_path: Path) -> None:
-    for number in range(300):
-        name = f"{number:08x}-0000-4000-8000-000000000000"
-        (tmp_path / f"{name}.jsonl").write_text(claude_line("user", f"{number} {'x' * 50_000}"))
-    command = ("agent", "import", agent.name, "--from", "claude-code", str(tmp_path))
-    ran = in_48_mib(agent, *command)
-    assert (ran.returncode, ran.stderr, ran.stdout) == (0, "", "300 sessions: 900 lines added, 0 already there\n")
-    assert len(os.listdir(agent.directory / "index/by-uuid")) == 300
-
-
-@pytest.mark.parametrize("case", ["new", "again", "again, with a line of somebody else's after the first"])
-def test_a_big_file_is_imported_in_bounded_memory(agent: Agent, tmp_path: Path, case: str) -> None:
-    source = tmp_path / "big.jsonl"
-    command = ("agent", "import", agent.name, "--from", "jsonl", str(source))
-    lines = [json.dumps({"role": "user", "content": f"{n} {'x' * 5000}"}) + "\n" for n in range(12000)]
-    source.write_text(lines[0])
-    mine = ""
-    if case.endswith("first"):
-        agent.run(*command)
-        mine = agent.say("big", "user", "mine")
-    source.write_text("".join(lines))
-    if case != "new":
-        assert agent.run(*command).code == 0
-    ran = in_48_mib(agent, *command)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    added = len(lines) if case == "new" else 0
-    assert f"{added} lines added, {len(lines) - added} already there" in ran.stdout
-    assert (agent.directory / "big/messages.jsonl").stat().st_size == source.stat().st_size + len(mine)
-
-
 def test_the_example_of_run_up_is_a_valid_import(agent: Agent) -> None:
     example = PROJECT / "mountctl/example/default.jsonl"
     assert agent.run("agent", "import", agent.name, "--from", "jsonl", str(example)).code == 0
     assert agent.run("agent", "output", agent.name).out.startswith("No: ")
-
-
-def import_claude_sessions(agent: Agent, directory: Path, **years: int) -> None:
-    """Imports a session for each name, said in that year."""
-    for name, year in years.items():
-        line = claude_line("user", "x", uuid=name, timestamp=f"{year}-01-01T00:00:00Z").replace(UUID, name)
-        (directory / f"{name}.jsonl").write_text(line)
-    assert agent.run("agent", "import", agent.name, "--from", "claude-code", str(directory)).code == 0
-
-
-def test_sessions_are_listed_by_the_times_of_their_entries_not_of_the_import(agent: Agent, tmp_path: Path) -> None:
-    agent.new("today")
-    agent.say("today", "user", "x")
-    import_claude_sessions(agent, tmp_path, new=2025, old=2023, middle=2024)
-    listed = agent.run("agent", "session", "list", agent.name).out.splitlines()
-    assert [row.split("\t")[0] for row in listed] == ["today", "new", "middle", "old"]
-    assert agent.run("agent", "session", "list", agent.name, "-n", "2").out.splitlines() == listed[:2]
-    assert f"{agent.name}\t4\ttoday\t" in agent.run("agent", "list").out
-
-
-def test_an_import_makes_the_newest_session_current_where_there_was_none(agent: Agent, tmp_path: Path) -> None:
-    import_claude_sessions(agent, tmp_path, a_old=2022, b_new=2024, c_middle=2023)
-    assert (agent.directory / "index/current").read_text() == "b_new\n"
-    import_claude_sessions(agent, tmp_path, d_newest=2025)
-    assert (agent.directory / "index/current").read_text() == "b_new\n"

@@ -1,14 +1,20 @@
 """Fixtures of the mount's tests: a home, an agent or a session, on the module's mount or one of the test's own."""
 
 import itertools
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from ctxfs.agents import launcher
+from tests.agents import make_root
 from tests.mount.acting import message, new_session, write_once
+from tests.mount.launching import Bench
 from tests.mount.scenery import PROMPT, Home, append, line, said
-from tests.mounting import RunningMount, running_mount
+from tests.mounting import RunningMount, running_mount, wait_until
 
 _agents = itertools.count(1)
 
@@ -65,3 +71,20 @@ def context(home: Home) -> Path:
     append(session / "events.jsonl", PROMPT)
     append(session / "messages.jsonl", said("Hi"))
     return session / "context"
+
+
+@pytest.fixture
+def place(module_mount: RunningMount) -> Iterator[Path]:
+    """A directory of the host that others can reach."""
+    path = Path(tempfile.mkdtemp(prefix="place-", dir=module_mount.base))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def bench(module_mount: RunningMount, place: Path) -> Iterator[Bench]:
+    link, pid = launcher.start()
+    yield Bench(link, pid, module_mount, make_root(place / "root"))
+    link.close()
+    wait_until(lambda: os.waitpid(pid, os.WNOHANG) != (0, 0), "the launcher's end")

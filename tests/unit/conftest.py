@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from backend.jsonl import JsonlStore
+from ctxfs.loop import Loop
 from tests.unit.jsonl_tree import made
+from tests.unit.loop_device import Device
 from tests.unit.passthrough_disks import Disk
 
 
@@ -31,3 +33,15 @@ def store(root: Path) -> Iterator[JsonlStore]:
     store = made(root)
     yield store
     store.close()
+
+
+@pytest.fixture
+def loop() -> Loop:
+    return Loop()
+
+
+@pytest.fixture
+def device() -> Iterator[Device]:
+    device = Device()
+    yield device
+    device.close()

@@ -5,6 +5,7 @@ for what does not depend on content.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -35,3 +36,9 @@ def shared_copying() -> Iterator[CheckpointDaemon]:
 def copying(shared_copying: CheckpointDaemon) -> CheckpointDaemon:
     """A running daemon, for what is the same with every back end."""
     return shared_copying
+
+
+@pytest.fixture
+def workspace(daemon: CheckpointDaemon) -> Path:
+    """An ordinary directory, not registered yet."""
+    return daemon.new_workspace()

@@ -68,14 +68,6 @@ OPERATIONS: dict[str, Callable[[CoshStore, str], str]] = {
 }
 
 
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CoshStore:
-    made = CoshStore(tmp_path)
-    monkeypatch.setenv("HOME", str(made.home))
-    monkeypatch.setattr(configuration, "SYSTEM_LAYER", str(tmp_path / "etc.toml"))
-    return made
-
-
 def everything(top: Path) -> dict[str, Any]:
     """Every name below a directory, with its mode, and its content where it is a file."""
     return {
