@@ -204,9 +204,11 @@ def test_the_mountpoint_may_be_a_symlink(place: Place) -> None:
 def test_in_the_foreground_it_serves_until_it_is_told_to_stop(place: Place) -> None:
     command = [sys.executable, "-m", "mountctl.main", "mount", str(place.mountpoint), "--store", str(place.store), "-f"]
     with subprocess.Popen(command, cwd=PROJECT, env=place.environment, stderr=subprocess.PIPE, text=True) as server:
-        wait_until(RuntimeFiles(place.runtime, str(place.mountpoint)).socket.exists, "the mount")
-        assert "home" in os.listdir(place.mountpoint)
-        server.terminate()
+        try:
+            wait_until(place.mounted, "the mount")
+            assert "home" in os.listdir(place.mountpoint)
+        finally:
+            server.terminate()
         _, log = server.communicate(timeout=20)
     assert (server.returncode, place.mounted()) == (0, None)
     assert [line.split(": ", 1)[1].split(" ")[0] for line in log.splitlines()] == ["mounted", "stopping", "unmounted"]
@@ -226,7 +228,7 @@ def test_a_daemon_that_is_stopped_at_any_moment_leaves_no_mount_and_no_runtime_f
     command = [interpreter, option, module, name, when, *arguments]
     with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as daemon:
         if when == "_unmount":
-            wait_until(RuntimeFiles(place.runtime, str(place.mountpoint)).socket.exists, "the mount")
+            wait_until(place.mounted, "the mount")
             daemon.terminate()
         answer, log = daemon.communicate(timeout=20)
     assert (daemon.returncode, answer, place.mounted()) == (0, "", None), log

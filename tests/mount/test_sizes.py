@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.mount.scenery import Home, append, event, line, put, said
-from tests.people import ALICE
+from tests.mounting import wait_until
+from tests.people import ALICE, outcome
 
 UUID = "0f1e2d3c-4b5a-4697-8877-665544332211"
 
@@ -50,6 +51,8 @@ def files(request: pytest.FixtureRequest) -> dict[str, Path]:
     found |= {kind: next((home.index / kind).iterdir()) for kind in ("by-cwd", "by-hash", "by-uuid")}
     found |= {f"definition {path.name}": path for path in definition.iterdir()}
     found |= {"mount status": home.mount.path / "status", "ordinary": home.agent / "data/plain"}
+    # A list that became shorter has no shared mapping for a moment (``ctxfs.kernel_cache``).
+    wait_until(lambda: outcome(by_mmap, found["list"], home.agent) == "ok", "the list's rest")
     return found
 
 

@@ -149,3 +149,22 @@ def test_nothing_elsewhere_is_removed(tree: Path, change: Callable[[Path], None]
             with contextlib.suppress(TreeChanged, OSError):
                 remove_below(root)
     assert sorted(path.name for path in hidden.rglob("*")) == ["below", "file", "file"]
+
+
+def test_a_file_that_is_emptied_between_two_looks_at_it_ends_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"x" * 9000)
+    seek = os.lseek
+
+    def emptied_meanwhile(descriptor: int, at: int, whence: int) -> int:
+        found = seek(descriptor, at, whence)
+        if whence == os.SEEK_DATA:
+            os.truncate(file, 0)
+        return found
+
+    monkeypatch.setattr(os, "lseek", emptied_meanwhile)
+    with file.open("rb") as source, (tmp_path / "copy").open("wb") as target:
+        copy_data(source.fileno(), target.fileno(), 9000)
+    assert (tmp_path / "copy").read_bytes() == bytes(9000)

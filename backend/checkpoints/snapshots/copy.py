@@ -9,18 +9,18 @@ _AT_ONCE = 1 << 30
 def copy_data(source: int, target: int, size: int) -> None:
     """Copies ``size`` bytes of a file into a new one, of which holes take no space (``OSError``)."""
     at = 0
-    while at < size:
-        start = _next_data(source, at)
-        if start is None:
-            break
-        at = min(os.lseek(source, start, os.SEEK_HOLE), size)
+    while at < size and (data := _next_data(source, at)) is not None:
+        start, end = data
+        at = min(end, size)
         _send(source, target, start, at)
     os.ftruncate(target, size)
 
 
-def _next_data(source: int, at: int) -> int | None:
+def _next_data(source: int, at: int) -> tuple[int, int] | None:
+    """Where the next data begins and ends; None at the end of the file, where that is by now."""
     try:
-        return os.lseek(source, at, os.SEEK_DATA)
+        start = os.lseek(source, at, os.SEEK_DATA)
+        return start, os.lseek(source, start, os.SEEK_HOLE)
     except OSError as error:
         if error.errno == errno.ENXIO:
             return None
