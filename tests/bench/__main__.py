@@ -58,7 +58,8 @@ def _measure(chosen: Sequence[str], rows: Mapping[str, Row], sizes: Sizes) -> li
         reports = []
         for name in chosen:
             progress(f"measuring {name}")
-            reports.append(rows[name](bench))
+            reports.append(report := rows[name](bench))
+            progress(figures.text([report]))  # what was measured is told also where a later row fails
         return reports
 
 

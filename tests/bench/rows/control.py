@@ -5,6 +5,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,7 +40,7 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024)
 
 def start(bench: Bench) -> Report:
     """From the start to the answer of a store with a few sessions, beside an interpreter that does nothing."""
-    shell = _Shell(bench.disk / "few", FEW)
+    shell = _Shell(bench.disk, FEW)
     script = shell.script("list")
     os.environ["PYTHONPATH"] = str(PROJECT)
 
@@ -54,7 +55,7 @@ def start(bench: Bench) -> Report:
 
 def flow(bench: Bench) -> Report:
     """All that cosh-shell asks to be rid of 27 000 sessions, and sessions of 32 MiB, which are read whole."""
-    shell = _Shell(bench.disk / "many", MANY)
+    shell = _Shell(bench.disk, MANY)
     pages = {
         "a page of 100 sessions": (shell.script("list", limit=100), 160),
         f"a page of {MAX_PLAN} ids": (shell.script("prepare_clear_all", protected_session_ids=[], limit=MAX_PLAN), 40),
@@ -74,9 +75,9 @@ def flow(bench: Bench) -> Report:
 class _Shell:
     """A store, and requests about it, each to a process of its own; its large sessions are its oldest."""
 
-    def __init__(self, directory: Path, count: int) -> None:
-        self._store = CoshStore(directory)
-        self._directory = directory
+    def __init__(self, above: Path, count: int) -> None:
+        self._directory = Path(tempfile.mkdtemp(dir=above))
+        self._store = CoshStore(self._directory)
         self._scripts = 0
         for number in range(len(_BODIES), len(_BODIES) + count):
             self._store.put(number)
