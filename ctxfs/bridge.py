@@ -10,10 +10,12 @@ awaits on the FUSE thread: an append through ``core.commits``, the only way by w
 
 Each call may block every user of the mount: ask for no more than about a millisecond's work, and call again for more;
 requests go first between two calls. A caller that is cancelled leaves what it asked for to be done or not. A failing
-disk shows in ``status``, as for file operations; everything else that is raised is the caller's.
+disk shows in ``status``, as for file operations; everything else that is raised is the caller's. Once the FUSE thread
+has ended every call raises ``MountGone``, so nobody waits for it for ever, whatever shields them from cancellation.
 """
 
 import contextlib
+import errno
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -29,12 +31,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class MountGone(CtxError):
+    """Nobody serves the mount any more: it was unmounted, or its FUSE connection ended."""
+
+    errno = errno.ENODEV
+
+
 class Bridge:
     """``run`` and ``perform`` are called on trio's thread, what they are given on the FUSE thread."""
 
     def __init__(self, loop: Loop, core: "Core") -> None:
         self._loop = loop
         self._core = core
+        self._waiting: set[_Answer[Any]] = set()
+        self._is_over = False
+
+    def end(self) -> None:
+        """The loop has ended: who still waits for it, or comes later, gets ``MountGone``. FUSE thread only."""
+        self._is_over = True
+        for answer in list(self._waiting):
+            answer.fail(_gone())
 
     async def run(self, work: Callable[["Core"], T]) -> T:
         """What ``work`` returns or raises."""
@@ -48,8 +64,7 @@ class Bridge:
             else:
                 answer.set(result)
 
-        self._loop.call_soon_threadsafe(call)
-        return await answer.wait()
+        return await self._answered(answer, call)
 
     def post(self, work: Callable[["Core"], None]) -> None:
         """Has ``work`` done soon; it raises nothing."""
@@ -58,14 +73,15 @@ class Bridge:
     async def perform(self, work: Callable[["Core"], Awaitable[T]]) -> T:
         """What the task ``work`` returns or raises; it may await the loop's futures, and nothing of trio."""
         answer = _Answer[T]()
-        self._start(work, answer, answer.set)
-        return await answer.wait()
+        return await self._answered(answer, self._starting(work, answer, answer.set))
 
     async def perform_durably(self, work: Callable[["Core"], Awaitable[T]]) -> tuple[T, CtxError | None]:
         """As ``perform``, once all that was committed by then is on disk; beside it why that cannot be said."""
         answer = _Answer[tuple[T, CtxError | None]]()
 
         def committed(result: T) -> None:
+            # The sync thread outlives the loop, and answers.
+            self._waiting.discard(answer)
             self._core.commits.when_synced(partial(synced, result))
 
         def synced(result: T, failure: Exception | None) -> None:
@@ -74,11 +90,24 @@ class Bridge:
             else:
                 answer.fail(failure)
 
-        self._start(work, answer, committed)
-        return await answer.wait()
+        return await self._answered(answer, self._starting(work, answer, committed))
 
-    def _start(self, work: Callable[["Core"], Awaitable[T]], answer: "_Answer[Any]", done: Callable[[T], None]) -> None:
-        """Runs the task ``work``; ``done`` gets what it returns, the answer what it raises."""
+    async def _answered(self, answer: "_Answer[T]", call: Callable[[], None]) -> T:
+        """The answer that ``call`` leads to, once it is called on the FUSE thread."""
+        self._waiting.add(answer)
+        try:
+            # Only now: ``end`` sets this first, and then looks who waits.
+            if self._is_over:
+                raise _gone()
+            self._loop.call_soon_threadsafe(call)
+            return await answer.wait()
+        finally:
+            self._waiting.discard(answer)
+
+    def _starting(
+        self, work: Callable[["Core"], Awaitable[T]], answer: "_Answer[Any]", done: Callable[[T], None]
+    ) -> Callable[[], None]:
+        """A call that starts the task ``work``; ``done`` gets what it returns, the answer what it raises."""
 
         async def task() -> None:
             try:
@@ -88,7 +117,7 @@ class Bridge:
             else:
                 done(result)
 
-        self._loop.call_soon_threadsafe(lambda: self._loop.start(task(), "bridge"))
+        return lambda: self._loop.start(task(), "bridge")
 
     def _noted(self, error: Exception) -> Exception:
         if isinstance(error, StoreFull | StoreFailed):
@@ -96,8 +125,12 @@ class Bridge:
         return error
 
 
+def _gone() -> MountGone:
+    return MountGone("the mount is gone")
+
+
 class _Answer(Generic[T]):
-    """Given once, on any other thread; awaited on trio's, by whom makes it."""
+    """Given on any other thread; awaited on trio's, by whom makes it. What was given first counts."""
 
     def __init__(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
@@ -110,7 +143,7 @@ class _Answer(Generic[T]):
         self._arrive()
 
     def fail(self, error: Exception) -> None:
-        self._error = error
+        self._error = self._error or error
         self._arrive()
 
     def _arrive(self) -> None:
@@ -118,15 +151,17 @@ class _Answer(Generic[T]):
             self._token.run_sync_soon(self._wake)
 
     def _wake(self) -> None:
-        if self._task is not None:
-            trio.lowlevel.reschedule(self._task)
+        task, self._task = self._task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task)
 
     async def wait(self) -> T:
         self._task = trio.lowlevel.current_task()
         await trio.lowlevel.wait_task_rescheduled(self._abandon)
-        if self._error is not None:
-            raise self._error
-        return self._values[0]
+        if self._values:
+            return self._values[0]
+        assert self._error is not None, "whoever wakes a task has answered it"
+        raise self._error
 
     def _abandon(self, _: object) -> trio.lowlevel.Abort:
         self._task = None

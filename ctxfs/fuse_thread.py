@@ -128,6 +128,8 @@ class FuseThread:
             self._loop.run(lambda: pyfuse3.main(min_tasks=KEPT_TASKS))
         except BaseException as error:
             self._failure = error
+        finally:
+            self.bridge.end()
 
     def stop(self) -> None:
         """Ends the loop and the threads beside it, when nothing is mounted any more or nothing is to be answered."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from ctxfs.agents.definition import wanted_sockets
-from ctxfs.bridge import Bridge
+from ctxfs.bridge import Bridge, MountGone
 from ctxfs.files.sockets import Address
 from ctxfs.loop import Future
 from ctxfs.sockets.server import Service, Sockets
@@ -47,7 +47,7 @@ class Keeper:
                 await self._changed.wait()
                 await self._try()
         finally:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
+            with suppress(MountGone), trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
                 await self._bridge.run(lambda core: core.definitions.unfollow())
 
     async def _try(self) -> None:

@@ -321,6 +321,23 @@ def test_an_unmount_ends_what_runs(fuse_device: None) -> None:
         assert bot.log()[1][2]["code"] == "EHOSTDOWN"
 
 
+@pytest.mark.parametrize("operation", ["resume", "send"])
+def test_a_forced_unmount_ends_the_daemon_whatever_it_was_asked(fuse_device: None, operation: str) -> None:
+    """It ends the FUSE connection first, while clients are there."""
+    with running_mount() as mount:
+        bot = Workshop(mount).bot("[ $CTX_SESSION = default ] || sleep 60\n")
+        bot.send(id="c1")
+        with bot.talk() as client:
+            follow = request("resume", follow=True) + b"\n"
+            client.send(follow if operation == "resume" else bot.sending(id="c2", session="two"))
+            client.frame()
+            subprocess.run(["umount", "-f", mount.path], check=True)
+            assert mount.process is not None
+            assert mount.process.wait(20) == 0
+        mount.start()
+        assert types(bot.send(id="c1")) == ["done"]
+
+
 def test_runs_leave_no_descriptor_and_no_process(workshop: Workshop) -> None:
     bot = workshop.bot(DELTA)
 

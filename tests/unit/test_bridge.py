@@ -1,4 +1,4 @@
-"""From trio's thread to the loop's and back: results, errors, tasks, and callers that go away."""
+"""From trio's thread to the loop's and back: results, errors, tasks, callers that go away, and a loop that ends."""
 
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from backend.errors import StoreFull
-from ctxfs.bridge import Bridge
+from ctxfs.bridge import Bridge, MountGone
 from ctxfs.core import Core
 from ctxfs.loop import Future
 from tests.unit.world import World
@@ -108,3 +108,61 @@ def test_many_at_once_are_answered_each(served: Served) -> None:
         return answers
 
     assert trio.run(main) == {number: 2 * number for number in range(100)}
+
+
+async def nothing(_: Core) -> None:
+    pass
+
+
+CALLS: dict[str, Callable[[Bridge], Awaitable[object]]] = {
+    "run": lambda bridge: bridge.run(lambda _: None),
+    "perform": lambda bridge: bridge.perform(nothing),
+    "perform_durably": lambda bridge: bridge.perform_durably(nothing),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_who_waits_when_the_loop_ends_or_comes_later_is_told_even_where_nothing_cancels_it(
+    tmp_path: Path, name: str
+) -> None:
+    world = World(tmp_path)
+    bridge = Bridge(world.loop, world.core)
+
+    async def ask() -> None:
+        with trio.CancelScope(shield=True), pytest.raises(MountGone):
+            await CALLS[name](bridge)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+            bridge.end()
+        await ask()
+
+    trio.run(main)
+    world.close()
+
+
+def test_what_was_done_before_the_loop_ended_counts(served: Served) -> None:
+    gate, ended = threading.Event(), threading.Event()
+    answers = list[bool]()
+
+    def end(_: Core) -> None:
+        served.bridge.end()
+        ended.set()
+
+    async def ask() -> None:
+        answers.append(await served.bridge.run(lambda _: gate.wait()))
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            await trio.testing.wait_all_tasks_blocked()
+            served.bridge.post(end)
+            gate.set()
+            # Blocks trio, so that nobody is told of the answer before the end.
+            ended.wait()
+
+    trio.run(main)
+    assert answers == [True]
