@@ -27,7 +27,7 @@ LARGE_BYTES = 64 << 10
 _SOCKET_MODE = 0o666
 _BACKLOG = 512
 _CHUNK = 1 << 20
-_CREDENTIALS = struct.Struct("3i")
+_CREDENTIALS = struct.Struct("iII")
 
 log = logging.getLogger("ctxfs.checkpoints")
 

@@ -18,7 +18,7 @@ from ctxfs.sockets import frames
 from ctxfs.sockets.lookout import Lookout
 
 _CHUNK = 64 << 10
-_PEERCRED = struct.Struct("3i")
+_PEERCRED = struct.Struct("iII")
 _SO_PEERGROUPS = 59
 _MOST_GROUPS = 256
 _GID = struct.Struct("I")
@@ -42,7 +42,7 @@ def peer_of(client: socket.socket | trio.socket.SocketType) -> Peer:
     except OSError:
         listed = b""
     groups = (group for (group,) in _GID.iter_unpack(listed))
-    return Peer(uid & 0xFFFFFFFF, gid & 0xFFFFFFFF, frozenset((gid & 0xFFFFFFFF, *groups)), pid)
+    return Peer(uid, gid, frozenset((gid, *groups)), pid)
 
 
 class Connection:
