@@ -16,9 +16,9 @@ from backend.lines import text_of
 from backend.names import is_agent_name, is_model_name
 from backend.strict_json import compact
 from ctxfs.agents.requests import MAX_INPUT
-from mountctl import ctx_socket, places
+from mountctl import places
 from mountctl.cli import INTERRUPTED, OK, USAGE, Failure
-from mountctl.ctx_socket import CtxSocket, accepted
+from mountctl.ctx_socket import CtxSocket, accepted, connection_to
 from mountctl.text import escaped, is_terminal, styled
 
 SCOPES = ("private", "shared", "temp")
@@ -32,23 +32,11 @@ class Conversation(NamedTuple):
     fields: dict[str, Any]
     logs: str
 
-    @contextlib.contextmanager
-    def connected(self) -> Iterator[CtxSocket]:
+    def connected(self) -> contextlib.AbstractContextManager[CtxSocket]:
         """A connection (``Failure``: there is no such agent, or no mount)."""
-        found = ctx_socket.connect_to(self.socket)
-        if found is None:
-            raise self._nobody()
-        with contextlib.closing(found):
-            yield found
-
-    def _nobody(self) -> Failure:
-        try:
-            os.stat(f"{places.root()}/status")
-        except OSError as error:
-            return places.no_mount(error)
-        return Failure(
-            f"{places.root()}/{self.socket}.sock is not there: an admin defines agents, `mountctl agent add`"
-        )
+        path = f"{places.root()}/{self.socket}.sock"
+        absence = Failure(f"{path} is not there: an admin defines agents, `mountctl agent add`")
+        return connection_to(self.socket, absence)
 
 
 def conversation(arguments: argparse.Namespace, scope: str | None = None) -> Conversation:
@@ -63,12 +51,11 @@ def conversation(arguments: argparse.Namespace, scope: str | None = None) -> Con
     if arguments.space is not None:
         fields["space"] = arguments.space
     # What a temp session is called matters to nobody, and where it is not there is nothing to look up.
-    fields["session"] = arguments.session or ("default" if scope == "temp" else _current(arguments))
+    if scope == "temp":
+        fields["session"] = arguments.session or "default"
+    else:
+        fields["session"] = arguments.session or places.current(arguments.agent, arguments.space)
     return Conversation(f"{kind or 'agent'}/{name}", fields, f"{places.owner(arguments.agent, None)}/log")
-
-
-def _current(arguments: argparse.Namespace) -> str:
-    return places.current(arguments.agent, arguments.space)
 
 
 def new_id() -> str:

@@ -96,16 +96,22 @@ def connect_to(agent: str) -> CtxSocket | None:
     return CtxSocket(connected, f"{agent}.sock")
 
 
-@contextlib.contextmanager
-def connection() -> Iterator[CtxSocket]:
+def connection() -> contextlib.AbstractContextManager[CtxSocket]:
     """A connection for what nothing else can do (``Failure``: there is no mount, or it has no such socket)."""
-    found = connect()
+    text = f"{places.root()}/agent/ctx.sock does not answer: the daemon's log says why"
+    return connection_to("agent/ctx", Failure(text, UNAVAILABLE))
+
+
+@contextlib.contextmanager
+def connection_to(agent: str, absence: Failure) -> Iterator[CtxSocket]:
+    """As ``connect_to``; where there is none, the failure that there is no mount, or ``absence``."""
+    found = connect_to(agent)
     if found is None:
         try:
             os.stat(f"{places.root()}/status")
         except OSError as error:
             raise places.no_mount(error) from error
-        raise Failure(f"{places.root()}/agent/ctx.sock does not answer: the daemon's log says why", UNAVAILABLE)
+        raise absence
     with contextlib.closing(found):
         yield found
 
