@@ -59,15 +59,15 @@ class CoshInvocation:
             self._outbox.close()
         return [compact(frame) for frame in taken.frames]
 
-    async def settle(self) -> bool:
-        """Keeps what the session has become; whether core had a result."""
+    async def settle(self) -> str | None:
+        """Keeps what the session has become; why core has failed even where it exits well."""
         if not self._turn.is_over:
             self._turn.cancelled()
         active = self._turn.active_id
         if active != self._resumed:
             with trio.CancelScope(shield=True):
                 await self._ledger.lead(self._place, self._resumed, active)
-        return self._turn.is_over
+        return None if self._turn.is_over else "cosh-core ended without a result"
 
 
 async def active_id(ledger: Ledger, place: Place) -> str | None:

@@ -30,9 +30,9 @@ class Invocation:
         """A line that the agent printed, as an agent's lines: itself."""
         return (line,)
 
-    async def settle(self) -> bool:
-        """Nothing is kept of it; the agent need not say that it ended."""
-        return True
+    async def settle(self) -> str | None:
+        """Nothing is kept of it, and an agent that exits well has ended well."""
+        return None
 
     async def feed(self, stdin: trio.abc.SendStream) -> None:
         """Writes the line, as fast as the agent takes it, and closes stdin; an agent need not read it."""

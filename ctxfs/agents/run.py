@@ -58,7 +58,6 @@ class Run:
         self.session = session
         self.ledger = ledger
         self._output = Output(id)
-        self._frames: Callable[[bytes], Sequence[bytes]] = lambda line: (line,)
         self._listeners: list[Listener] = []
         self._scope = trio.CancelScope()
         self._cancelled = False
@@ -123,11 +122,11 @@ class Run:
     async def _settled(self, invocation: Invocation | CoshInvocation, outcome: Outcome) -> Outcome:
         """Lets the invocation keep what it has to before anybody hears of the end; that may be why the run failed."""
         try:
-            has_ended = await invocation.settle()
+            fault = await invocation.settle()
         except (CtxError, FUSEError, OSError) as error:
             return self._failed_by(error)
-        if outcome.status == "ok" and not has_ended:
-            return self._failed("EIO", "cosh-core ended without a result")
+        if outcome.status == "ok" and fault is not None:
+            return self._failed("EIO", fault)
         return outcome
 
     async def _conclude(self, agent: Agent | None, outcome: Outcome) -> None:
@@ -146,7 +145,6 @@ class Run:
         return Outcome("ok")
 
     async def _converse(self, agent: Agent, invocation: Invocation | CoshInvocation, limits: Limits) -> Outcome:
-        self._frames = invocation.frames
         try:
             await agent.start(invocation.environment)
         except OSError as error:
@@ -154,23 +152,23 @@ class Run:
         steps.reached("started")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(invocation.feed, agent.stdin)
-            outcome = await self._read(agent, limits.output_bytes)
+            outcome = await self._read(agent, invocation, limits.output_bytes)
             nursery.cancel_scope.cancel()
         return outcome
 
-    async def _read(self, agent: Agent, limit: int) -> Outcome:
+    async def _read(self, agent: Agent, invocation: Invocation | CoshInvocation, limit: int) -> Outcome:
         """Takes the agent's output in, to its end; then how it exited decides."""
-        rest, size = b"", 0
+        rest, size, tell = b"", 0, partial(self._tell_line, invocation)
         async for chunk in agent.stdout:
             steps.reached("output")
             size += len(chunk)
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
-                if failure := await self._take(line):
+                if failure := await self._judged(partial(tell, line)):
                     return failure
             if len(rest) > MAX_LINE or size > limit:
                 return self._failed("EMSGSIZE", "the agent printed more than it may")
-        if rest and (failure := await self._take(rest)):
+        if rest and (failure := await self._judged(partial(tell, rest))):
             return failure
         try:
             status = await agent.wait()
@@ -181,20 +179,17 @@ class Run:
         how = f"exited with status {status}" if status > 0 else f"was ended by {_signal_name(-status)}"
         return self._failed("EIO", f"the agent {how}")
 
-    async def _take(self, line: bytes) -> Outcome | None:
-        """Records and tells one line of output; how the run failed, if it did by that."""
-        return await self._judged(partial(self._tell_line, line))
-
-    async def _tell_line(self, line: bytes) -> None:
+    async def _tell_line(self, invocation: Invocation | CoshInvocation, line: bytes) -> None:
         if len(line) > MAX_LINE:
             raise BadOutput("the agent printed a line of more than 256 KiB", "EMSGSIZE")
-        for frame in self._frames(line):
+        for frame in invocation.frames(line):
             await self._tell(self._output.take(frame))
 
     async def _tell_frame(self, frame: dict[str, Any]) -> None:
         await self._tell(self._output.take_object(frame))
 
     async def _judged(self, tell: Callable[[], Awaitable[None]]) -> Outcome | None:
+        """Records and tells some output; how the run failed, if it did by that."""
         try:
             await tell()
         except AgentError as error:

@@ -319,7 +319,7 @@ class Runs:
             run = self._live.pop(key)
             if run.done is None:
                 run.ledger.ended(run.id)
-            if self._queues.get(key):
+            if key in self._queues:
                 self._start_next(key)
 
     def _start_next(self, key: Key) -> None:
