@@ -132,7 +132,7 @@ class Guardian:
         order = self._order()
         number = order.number if isinstance(order, Signal) else signal.SIGKILL
         if number == signal.SIGKILL:
-            kill_tree(pid)
+            _kill_tree(pid)
         # The leader was not waited for, so the group is still its own.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, number)
@@ -149,7 +149,7 @@ class Guardian:
                 pass
         if launch.log is not None and self._stderr:
             with acting_as(launch.identity):
-                write_log(launch.log, self._stderr)
+                _write_log(launch.log, self._stderr)
         self._report(Exited(os.waitstatus_to_exitcode(status)))
 
     def _receive(self) -> bytes:
@@ -219,14 +219,18 @@ def _reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def kill_tree(pid: int) -> None:
+def _kill_tree(pid: int) -> None:
     """SIGKILL to a process and all its descendants, those that it makes meanwhile too."""
     found: set[int] = set()
     while new := ({pid} | _descendants(pid)) - found:
         found |= new
-        for process in new:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
+        _kill_each(new)
+
+
+def _kill_each(processes: set[int]) -> None:
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
 
 
 def _reap_all() -> None:
@@ -234,9 +238,7 @@ def _reap_all() -> None:
     with contextlib.suppress(ChildProcessError):
         while True:
             if os.waitpid(-1, os.WNOHANG) == (0, 0):
-                for process in _descendants(os.getpid()):
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(process, signal.SIGKILL)
+                _kill_each(_descendants(os.getpid()))
                 os.waitpid(-1, 0)
 
 
@@ -257,7 +259,7 @@ def _descendants(pid: int) -> set[int]:
     return found
 
 
-def write_log(path: str, content: bytes) -> None:
+def _write_log(path: str, content: bytes) -> None:
     """A new file with what an agent said on stderr; best effort, as its directory is the user's."""
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
