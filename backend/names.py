@@ -59,6 +59,12 @@ def is_model_name(text: str) -> bool:
     return len(parts) <= 2 and all(is_name(part) for part in parts)
 
 
+def is_owner_name(text: str) -> bool:
+    """What commands and ``agent/ctx.sock`` call an agent or a model: ``agent``, ``model:[provider/]model``."""
+    model = text.removeprefix("model:")
+    return is_agent_name(text) if model == text else is_model_name(model)
+
+
 def is_uid(text: str) -> bool:
     """A decimal uid without leading zeros, 0–4294967294 (spec 1.1)."""
     return _UID.fullmatch(text) is not None and int(text) <= MAX_UID

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from backend.errors import InvalidValue
-from backend.names import is_agent_name, is_model_name
+from backend.names import is_owner_name
 from ctxfs.agents.cwd import find_executable
 from ctxfs.agents.launch import Identity, View
 from ctxfs.agents.mount_table import MODES, parse_table
@@ -86,8 +86,7 @@ def definition_of(arguments: argparse.Namespace) -> Definition:
     """The definition that a command names; it need not be there (``Failure``: it cannot be one)."""
     mountpoint = mountpoint_of(arguments)
     kind, _, name = arguments.name.rpartition(":")
-    valid = is_agent_name(name) if not kind else kind == "model" and is_model_name(name) and "/" in name
-    if not valid:
+    if not is_owner_name(arguments.name) or (kind and "/" not in name):
         raise Failure(f"{arguments.name!r} is no name of an agent, and not model:PROVIDER/MODEL", USAGE)
     return Definition(mountpoint, f"{mountpoint}/{kind or 'agent'}/{name}.d")
 

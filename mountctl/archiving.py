@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple
 
-from backend.names import is_agent_name, is_archive_directory_name, is_model_name, is_session_name
+from backend.names import is_archive_directory_name, is_owner_name, is_session_name
 from backend.system_calls import RENAME_NOREPLACE, rename
 from mountctl import places
 from mountctl.cli import DENIED, UNAVAILABLE, USAGE, Failure
@@ -42,9 +42,9 @@ def owner_of(agent: str, shared: str | None) -> Owner:
 
 
 def _shelf_name(agent: str) -> str:
-    model = agent.removeprefix(places.MODEL_PREFIX)
-    if not (is_agent_name(agent) if model == agent else is_model_name(model)):
+    if not is_owner_name(agent):
         raise Failure(f"invalid agent name: {escaped_name(agent)}", USAGE)
+    model = agent.removeprefix(places.MODEL_PREFIX)
     return agent if model == agent else f"model/{model}.d"
 
 

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from backend.lines import text_of
-from backend.names import is_agent_name, is_model_name
+from backend.names import is_owner_name
 from backend.strict_json import compact
 from ctxfs.agents.requests import MAX_INPUT
 from mountctl import places
@@ -44,7 +44,7 @@ def conversation(arguments: argparse.Namespace, scope: str | None = None) -> Con
     kind, _, name = arguments.agent.rpartition(":")
     if kind == "model" and "/" not in name:
         raise Failure("only a model of a provider has a socket: model:PROVIDER/MODEL", USAGE)
-    if not (is_agent_name(name) if not kind else kind == "model" and is_model_name(name)):
+    if not is_owner_name(arguments.agent):
         raise Failure(f"{arguments.agent!r} is not a name of an agent", USAGE)
     scope = scope or ("private" if arguments.space is None else "shared")
     fields: dict[str, Any] = {"scope": scope}

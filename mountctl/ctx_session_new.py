@@ -4,10 +4,9 @@ import argparse
 import contextlib
 import os
 
-from backend.names import is_agent_name, is_model_name, is_session_name, is_stable_path
+from backend.names import is_owner_name, is_session_name, is_stable_path
 from mountctl import places
 from mountctl.cli import ERROR, OK, USAGE, Failure
-from mountctl.places import MODEL_PREFIX
 from mountctl.session_options import add_agent
 from mountctl.text import escaped_name
 
@@ -57,8 +56,7 @@ def no_name(name: str, of: str, exit_code: int = ERROR) -> Failure:
 
 def require_owner_name(agent: str, exit_code: int = ERROR) -> None:
     """``Failure`` unless an agent, or after ``model:`` a model, can be called that."""
-    model = agent.removeprefix(MODEL_PREFIX)
-    if not (is_agent_name(agent) if model == agent else is_model_name(model)):
+    if not is_owner_name(agent):
         raise no_name(agent, "an agent or model", exit_code)
 
 

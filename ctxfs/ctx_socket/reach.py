@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from backend.asking import SESSIONS
 from backend.errors import InvalidValue, Missing
-from backend.names import is_agent_name, is_model_name, is_name, is_session_name
+from backend.names import is_name, is_owner_name, is_session_name
 from backend.rows import Owner, OwnerKind, Session, Space
 from ctxfs.bridge import Bridge
 from ctxfs.sockets.connection import Peer
@@ -57,10 +57,10 @@ def _allowed(space: Space, peer: Peer) -> int:
 
 def owner_of(core: "Core", space: str, agent: str) -> Owner:
     """An agent of a space, or ``model:[PROVIDER/]MODEL``."""
+    if not is_owner_name(agent):
+        raise InvalidValue("agent is the name of an agent, or model: and that of a model")
     kind: OwnerKind = "model" if agent.startswith(_MODEL_PREFIX) else "agent"
     name = agent.removeprefix(_MODEL_PREFIX)
-    if not (is_model_name(name) if kind == "model" else is_agent_name(name)):
-        raise InvalidValue("agent is the name of an agent, or model: and that of a model")
     owner = core.store.owner(space, kind, name)
     if owner is None:
         raise Missing(f"no {kind} {name!r} in {space}")
