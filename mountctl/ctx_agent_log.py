@@ -27,7 +27,8 @@ _LOOK_AGAIN_MS = 1000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_session(parser)
-    parser.add_argument("-f", "--follow", action="store_true", help="go on with what is appended, until interrupted")
+    text = "go on with what is appended, until interrupted or archived"
+    parser.add_argument("-f", "--follow", action="store_true", help=text)
     parser.add_argument("--pretty", action="store_true", help="the readable form on a pipe too")
 
 
@@ -35,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     directory = places.session(arguments.agent, arguments.session, arguments.space)
     try:
         with open(f"{directory}/context/log.jsonl", "rb", buffering=0) as log:
-            chunks = _followed(log.fileno()) if arguments.follow else _rest(log.fileno())
+            chunks = _followed(log.name, log.fileno()) if arguments.follow else _rest(log.fileno())
             if arguments.pretty or is_terminal():
                 _print(chunks, contextlib.nullcontext(sys.stdout) if arguments.follow else Pager())
             else:
@@ -58,20 +59,33 @@ def _rest(descriptor: int) -> Iterator[bytes]:
         yield chunk
 
 
-def _followed(descriptor: int) -> Iterator[bytes]:
-    """The same, and whatever is appended, until whoever reads our output has gone (``OSError``: the mount has)."""
+def _followed(path: str, descriptor: int) -> Iterator[bytes]:
+    """The same, and whatever is appended, until the session is archived or whoever reads our output has gone.
+
+    ``OSError``: the mount has gone; ``FileNotFoundError``: the session was deleted.
+    """
     poll = select.poll()
     poll.register(descriptor, select.POLLPRI)
     poll.register(sys.stdout.fileno(), 0)
-    has_reader = True
-    while has_reader:
+    while _leads_to(path, descriptor):
         yield from _rest(descriptor)
         # Where the file system does not say that a file grew (spec 1.10 is ours alone), looking again does.
         ready = dict(poll.poll(_LOOK_AGAIN_MS))
         if ready.get(descriptor, 0) & select.POLLERR:
             # What the kernel still has of the file can be read for ever, and is all there will be.
             raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
-        has_reader = not ready.keys() - {descriptor}
+        if ready.keys() - {descriptor}:
+            return
+    # What is archived grows no more, and has all of its lines by now; what is deleted cannot be read.
+    yield from _rest(descriptor)
+
+
+def _leads_to(path: str, descriptor: int) -> bool:
+    """Whether an open file is still where it was opened: a session that is archived is not (spec 4.4)."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def _print(chunks: Iterable[bytes], output: contextlib.AbstractContextManager[Any]) -> None:

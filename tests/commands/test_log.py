@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mountctl.ctx_agent_log import _line
+from mountctl.ctx_agent_log import _followed, _line
 from tests.commands.conftest import Agent
 from tests.commands.terminal import on_terminal
 from tests.mount.acting import write_once
@@ -190,15 +190,47 @@ def test_following_ends_at_an_interrupt(agent: Agent) -> None:
         assert log.process.wait(WAIT_S) == 130
 
 
-def test_what_is_archived_is_followed_to_its_end(agent: Agent) -> None:
+@pytest.mark.parametrize("options", [(), ("--pretty",)])
+def test_following_ends_where_the_session_is_archived_with_its_last_line(
+    agent: Agent, options: tuple[str, ...]
+) -> None:
     agent.new("first")
     filled(agent)
-    with following(agent, "-s", "s") as log:
+    with following(agent, "-s", "s", *options) as log:
         assert all(log.line() for _ in range(4))
         agent.say("s", "user", "last words")
         assert agent.run("agent", "session", "archive", agent.name, "s").code == 0
         assert "last words" in log.line()
-        assert log.process.poll() is None
+        assert log.process.wait(WAIT_S) == 0
+
+
+def test_following_ends_though_another_session_takes_the_name_of_the_archived(agent: Agent) -> None:
+    agent.new("first")
+    session = filled(agent)
+    with following(agent, "-s", "s") as log:
+        assert all(log.line() for _ in range(4))
+        assert agent.run("agent", "session", "archive", agent.name, "s").code == 0
+        session.mkdir()
+        agent.say("s", "user", "of another")
+        assert log.process.wait(WAIT_S) == 0
+        assert log.process.stdout is not None and b"of another" not in log.process.stdout.read()
+
+
+def test_what_is_archived_when_it_is_to_be_followed_is_no_session(agent: Agent) -> None:
+    agent.new("first")
+    filled(agent)
+    assert agent.run("agent", "session", "archive", agent.name, "s").code == 0
+    with following(agent, "-s", "s") as log:
+        assert log.process.wait(WAIT_S) == 1
+
+
+def test_a_log_that_is_archived_once_it_is_open_is_followed_to_its_end(agent: Agent) -> None:
+    agent.new("first")
+    session = filled(agent)
+    with open(session / "context/log.jsonl", "rb", buffering=0) as log:
+        assert agent.run("agent", "session", "archive", agent.name, "s").code == 0
+        chunks = b"".join(_followed(log.name, log.fileno()))
+    assert len(chunks.splitlines()) == 4
 
 
 def test_following_ends_where_the_session_is_deleted(agent: Agent) -> None:

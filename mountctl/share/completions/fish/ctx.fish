@@ -123,7 +123,7 @@ complete -c ctx -n '_shtab_ctx_using agent; and test $_shtab_ctx_npos -eq 0' -a 
 complete -c ctx -n '_shtab_ctx_using agent log' -s h -l help -d 'show this help message and exit'
 complete -c ctx -n '_shtab_ctx_using agent log' -l space -x -d 'a shared space; default: the caller'"'"'s home'
 complete -c ctx -n '_shtab_ctx_using agent log' -s s -l session -x -d 'default: the current session'
-complete -c ctx -n '_shtab_ctx_using agent log' -s f -l follow -d 'go on with what is appended, until interrupted'
+complete -c ctx -n '_shtab_ctx_using agent log' -s f -l follow -d 'go on with what is appended, until interrupted or archived'
 complete -c ctx -n '_shtab_ctx_using agent log' -l pretty -d 'the readable form on a pipe too'
 complete -c ctx -n '_shtab_ctx_using agent; and test $_shtab_ctx_npos -eq 0' -a trajectory -d 'print a session in the format ATIF'
 complete -c ctx -n '_shtab_ctx_using agent trajectory' -s h -l help -d 'show this help message and exit'
