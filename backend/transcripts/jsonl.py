@@ -1,18 +1,17 @@
 """``jsonl``: a file of messages lines, each kept byte for byte (spec 4.2, import)."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import BinaryIO
 
-from backend.errors import InvalidValue
 from backend.strict_json import MAX_LINE, lenient_object
 from backend.transcripts.records import (
     Converted,
     Identity,
     Record,
-    Unreadable,
+    converted,
     judged,
     made,
-    numbered_lines,
     parsed,
     session_name,
     time_of,
@@ -30,13 +29,15 @@ def convert(file: BinaryIO, scope: str) -> Iterator[Record]:
 
     A message's time is its ``timestamp``, which the importers of other formats write.
     """
-    for number, raw in numbered_lines(file):
-        if raw is None:
-            yield Unreadable(number, "the line has more than 64 MiB")
-        elif len(raw) <= MAX_LINE:
-            yield judged(Converted(number, "messages", raw, time=_time(raw)), scope)
-        else:
-            yield _shortened(number, raw, scope)
+    return converted(file, partial(_read, scope))
+
+
+def _read(scope: str, number: int, raw: bytes | None) -> Iterator[Record]:
+    if raw is not None and len(raw) <= MAX_LINE:
+        yield judged(Converted(number, "messages", raw, time=_time(raw)), scope)
+    else:
+        value = parsed(raw)
+        yield made(number, "messages", value, scope, time_of(value.get("timestamp")))
 
 
 def _time(raw: bytes) -> int | None:
@@ -46,11 +47,3 @@ def _time(raw: bytes) -> int | None:
         return time_of(lenient_object(raw).get("timestamp"))
     except ValueError:
         return None
-
-
-def _shortened(number: int, raw: bytes, scope: str) -> Record:
-    try:
-        value = parsed(raw)
-    except InvalidValue as error:
-        return Unreadable(number, str(error))
-    return made(number, "messages", value, scope, time_of(value.get("timestamp")))
