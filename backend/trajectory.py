@@ -11,6 +11,7 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import reduce
 from typing import Any
 
 import msgspec
@@ -180,10 +181,7 @@ class _Projection:
                 steps[0].metrics = _sum(steps[0].metrics, metrics)
         if not self._usages:
             return FinalMetrics(len(self.steps))
-        total: Metrics | None = None
-        for _, metrics in self._usages:
-            total = _sum(total, metrics)
-        assert total is not None
+        total = reduce(_sum, (metrics for _, metrics in self._usages))
         return FinalMetrics(len(self.steps), total.prompt_tokens, total.completion_tokens)
 
     def _step(self, source: str, message: str, time: int) -> Step:

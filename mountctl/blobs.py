@@ -11,7 +11,7 @@ from mountctl.private_files import private_file
 
 def directory(agent: str, space: str | None) -> str:
     """Where an agent's blobs are: one place for all agents of a shared space, none for a model (``Failure``)."""
-    if agent.startswith("model:"):
+    if agent.startswith(places.MODEL_PREFIX):
         raise Failure("a part has more than 1 MiB, and a model's sessions have no data directory for it")
     base = places.owner(agent, None) if space is None else places.space(space)
     return f"{base}/data/blob"

@@ -10,12 +10,10 @@ import msgspec
 
 from backend.entries import Entry
 from backend.strict_json import compact, lenient_object
-from backend.transcripts.blobs import restored
+from backend.transcripts.blobs import Load, restored
 from mountctl import places
 
 _convert: Callable[[Any], Entry] = partial(msgspec.convert, type=Entry)
-
-Load = Callable[[str], bytes]
 
 _BUFFER = 1 << 18  # positions that are near to each other are read at once
 

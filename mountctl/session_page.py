@@ -5,10 +5,11 @@ import os
 from datetime import UTC, datetime
 from typing import BinaryIO
 
+from backend.transcripts.blobs import Load
 from ctxfs.version import version
 from mountctl.conversation import Conversation, Index
 from mountctl.conversation_page import page
-from mountctl.entries import Load, LogFile
+from mountctl.entries import LogFile
 from mountctl.sessions import read_value
 
 

@@ -1,6 +1,6 @@
 """A whole store, which nobody else uses meanwhile: every session and index of every home and shared space."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from backend.asking import SESSIONS, live_sessions
@@ -35,8 +35,7 @@ class StoreExamination:
             yield from self._archive(space.name, None, f"{space.name}/archived_sessions")
 
     def _owner(self, owner: Owner, path: str) -> Iterator[Fault]:
-        for session in live_sessions(self._ask, owner.id):
-            yield from self._session(session, f"{path}/{session.name}")
+        yield from self._sessions(live_sessions(self._ask, owner.id), path)
         yield from check_owner(self._ask, owner.id, f"{path}/index")
 
     def _archive(self, space: str, parent: int | None, path: str) -> Iterator[Fault]:
@@ -47,8 +46,8 @@ class StoreExamination:
                 after = page[-1].id
             yield from self._archive(space, directory.id, inner)
 
-    def _sessions(self, page: Sequence[Session], path: str) -> Iterator[Fault]:
-        for session in page:
+    def _sessions(self, sessions: Iterable[Session], path: str) -> Iterator[Fault]:
+        for session in sessions:
             yield from self._session(session, f"{path}/{session.name}")
 
     def _session(self, session: Session, path: str) -> Sequence[Fault]:
