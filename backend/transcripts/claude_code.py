@@ -27,6 +27,7 @@ from backend.transcripts.records import (
     parts_of,
     session_name,
     time_of,
+    usage_of,
 )
 
 _CONVERSATION = frozenset(("user", "assistant"))
@@ -188,7 +189,7 @@ class _Reader:
         for part in parts:
             if part["type"] == "tool_use":
                 yield self._call(chain, record, part)
-        usage = _usage(message.get("usage"))
+        usage = usage_of(message.get("usage"), _USAGE)
         if usage and record.get("isApiErrorMessage") is not True:
             event = {"type": "usage", "run": chain.run} | usage | _source_keys(record)
             chain.usage = event, time_of(record.get("timestamp"))
@@ -280,13 +281,6 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
         return part
     url = source.get("url") or f"data:{source.get('media_type', '')};base64,{source.get('data', '')}"
     return {"type": "image", "url": url}
-
-
-def _usage(usage: Any) -> dict[str, int] | None:
-    if not isinstance(usage, dict):
-        return None
-    counts = {ours: usage[theirs] for theirs, ours in _USAGE.items() if type(usage.get(theirs)) is int}
-    return counts if {"input_tokens", "output_tokens"} <= counts.keys() else None
 
 
 def _summary(record: Mapping[str, Any]) -> dict[str, str]:

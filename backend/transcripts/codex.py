@@ -31,6 +31,7 @@ from backend.transcripts.records import (
     parsed,
     session_name,
     time_of,
+    usage_of,
 )
 
 _FILE_NAME = re.compile(r"rollout-.*-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})")
@@ -184,10 +185,7 @@ class _Reader:
         if not isinstance(info, dict) or info.get("total_token_usage") == self._total:
             return
         self._total = info.get("total_token_usage")
-        last = info.get("last_token_usage")
-        last = last if isinstance(last, dict) else {}
-        counts = {ours: last[theirs] for theirs, ours in _USAGE.items() if type(last.get(theirs)) is int}
-        if {"input_tokens", "output_tokens"} <= counts.keys():
+        if (counts := usage_of(info.get("last_token_usage"), _USAGE)) is not None:
             yield self._made("events", {"type": "usage", "run": self._current_run()} | counts | self._stamp)
 
     def _rolled_back(self, turns: Any) -> Iterator[Record]:

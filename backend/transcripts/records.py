@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, NamedTuple
 
@@ -190,6 +190,14 @@ def session_name(text: str) -> str:
         return text
     slug = re.sub(r"[^a-zA-Z0-9._+-]+", "-", text).strip("._+-")
     return child_name(slug or "session", digest(text)[:8])
+
+
+def usage_of(counts: Any, names: Mapping[str, str]) -> dict[str, int] | None:
+    """Counts of tokens under our names (``names``: theirs to ours); None unless those of input and output are there."""
+    if not isinstance(counts, dict):
+        return None
+    found = {ours: counts[theirs] for theirs, ours in names.items() if type(counts.get(theirs)) is int}
+    return found if {"input_tokens", "output_tokens"} <= found.keys() else None
 
 
 def parts_of(content: str | list[Any]) -> list[dict[str, Any]]:
