@@ -38,14 +38,14 @@ def search(index: SearchIndex, ask: Ask, expression: str, limit: int) -> list[Fo
     found: list[Found] = []
     for at in range(0, len(hits), _AT_ONCE):
         read = ask(partial(_read, hits[at : at + _AT_ONCE]))
-        shown = snippets(expression, [text_of(entry) for _, _, entry in read])
+        shown = snippets(expression, [text_of(entry) for *_, entry in read])
         found += [_found(*one, snippet) for one, snippet in zip(read, shown, strict=True) if snippet is not None]
     return found
 
 
-def _read(hits: Sequence[Hit], store: Store) -> list[tuple[Hit, str, Entry]]:
+def _read(hits: Sequence[Hit], store: Store) -> list[tuple[Hit, str, Kind, Entry]]:
     """Those that are there, with their sessions' names."""
-    read: list[tuple[Hit, str, Entry]] = []
+    read: list[tuple[Hit, str, Kind, Entry]] = []
     for hit in hits:
         session = store.session_by_id(hit.session)
         if session is None or session.archive is not None or session.n <= hit.n:
@@ -54,11 +54,10 @@ def _read(hits: Sequence[Hit], store: Store) -> list[tuple[Hit, str, Entry]]:
             [row] = store.rows(hit.session, hit.n, 1)
         except Missing:
             continue
-        read.append((hit, session.name, entry_of(row)))
+        read.append((hit, session.name, row.kind, entry_of(row)))
     return read
 
 
-def _found(hit: Hit, session: str, entry: Entry, snippet: str) -> Found:
+def _found(hit: Hit, session: str, kind: Kind, entry: Entry, snippet: str) -> Found:
     role = entry.message.get("role") if isinstance(entry, MessageEntry) else None
-    kind: Kind = entry.__struct_config__.tag  # type: ignore[assignment]
     return Found(entry.time, session, hit.session, hit.n, kind, role if isinstance(role, str) else None, snippet)
