@@ -1,6 +1,7 @@
 """Giving one file the owner, mode, extended attributes and times of another (spec 6.5)."""
 
 import os
+import stat
 from os import stat_result
 
 
@@ -15,7 +16,7 @@ def copy_attributes(source: int, target: int, found: stat_result) -> None:
 def copy_attributes_of(name: str, source: int, target: int, found: stat_result) -> None:
     """Of what is not to be opened (a symlink, a device, a FIFO) between two open directories."""
     os.chown(name, found.st_uid, found.st_gid, dir_fd=target, follow_symlinks=False)
-    if not _is_symlink(found):
+    if not stat.S_ISLNK(found.st_mode):
         os.chmod(name, found.st_mode & 0o7777, dir_fd=target)
     _copy_xattrs(f"/proc/self/fd/{source}/{name}", f"/proc/self/fd/{target}/{name}")
     os.utime(name, ns=(found.st_atime_ns, found.st_mtime_ns), dir_fd=target, follow_symlinks=False)
@@ -33,7 +34,3 @@ def drop_xattrs(target: int) -> None:
     """Takes from a new directory what it inherited, so that what is made in it inherits nothing."""
     for name in os.listxattr(target):
         os.removexattr(target, name)
-
-
-def _is_symlink(found: stat_result) -> bool:
-    return (found.st_mode & 0o170000) == 0o120000

@@ -34,7 +34,7 @@ class Beside:
 
     def make_symlink(self, parent: int, target: Path) -> None:
         """Makes it a symlink (``InternalError``, ``OSError``)."""
-        with suppress(FileNotFoundError, OSError):
+        with suppress(OSError):
             if os.readlink(self.name, dir_fd=parent) == str(target):
                 os.unlink(self.name, dir_fd=parent)
         self._make(parent, lambda: os.symlink(target, self.name, dir_fd=parent))
@@ -66,16 +66,16 @@ class Beside:
                 raise
             raise InvalidPath(f"nothing can be put in place of {self._path}: {error.strerror}") from error
 
-    def swap(self, parent: int, is_right: Callable[[int], bool]) -> None:
+    def swap(self, parent: int, is_right: Callable[[], bool]) -> None:
         """Swaps it with the workspace, or moves it there if that is gone.
 
-        ``is_right`` looks, with ``parent``, whether the path is now what it should be; else all is put back
+        ``is_right`` looks whether the path is now what it should be; else all is put back
         (``InvalidPath``).
         """
         staged, name = os.fsencode(self.name), os.fsencode(self._path.name)
         flags = RENAME_EXCHANGE if exists_in(parent, self._path.name) else RENAME_NOREPLACE
         rename(parent, staged, parent, name, flags)
-        if is_right(parent):
+        if is_right():
             os.fsync(parent)
             return
         if flags == RENAME_EXCHANGE:

@@ -142,7 +142,7 @@ class BtrfsSnapshots:
             self._fill_staged(root, original)
             self._beside.make_symlink(parent, self.root)
             self._swap_live(root)
-            self._beside.swap(parent, lambda parent: self._is_moved(parent, old, original, before))
+            self._beside.swap(parent, lambda: self._is_moved(parent, old, original, before))
             self._give_link(parent, original)
 
     def _fill_staged(self, root: int, source: int) -> None:
@@ -186,7 +186,7 @@ class BtrfsSnapshots:
                 sync_file_system(staged)
             if _stamps(live) != before:
                 raise TreeChanged(str(self._path))
-            self._beside.swap(parent, lambda parent: self._beside.has(parent, identity, self._path.name))
+            self._beside.swap(parent, lambda: self._beside.has(parent, identity, self._path.name))
             with suppress(FileNotFoundError):
                 os.unlink(self._beside.name, dir_fd=parent)
 

@@ -80,7 +80,10 @@ class TreeCopy:
         while waiting:
             if not waiting[-1]:
                 waiting.pop()
-                self._finish_directory(found.pop(), bool(waiting))
+                before = found.pop()
+                self._require_unchanged(before)
+                if waiting:
+                    self._leave(before)
                 continue
             name = waiting[-1].pop()
             self._source.down(name)
@@ -99,14 +102,15 @@ class TreeCopy:
                 self._copy_entry(entry)
         return below
 
-    def _finish_directory(self, found: os.stat_result, is_below: bool) -> None:
+    def _require_unchanged(self, found: os.stat_result) -> None:
         now = os.fstat(self._source.fd)
         if (now.st_mtime_ns, now.st_ctime_ns) != (found.st_mtime_ns, found.st_ctime_ns):
             raise TreeChanged("/".join(self._source.names) or ".")
-        if is_below:
-            copy_attributes(self._source.fd, self._target.fd, found)
-            self._source.up()
-            self._target.up()
+
+    def _leave(self, found: os.stat_result) -> None:
+        copy_attributes(self._source.fd, self._target.fd, found)
+        self._source.up()
+        self._target.up()
 
     def _link_within(self, entry: Entry) -> bool:
         """Makes another name of a file that the tree already has; whether it was one."""

@@ -7,7 +7,8 @@ import tempfile
 from pathlib import Path
 
 _FICLONE = 0x40049409
-_UNSUPPORTED = frozenset((errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.EXDEV, errno.ENOSYS))
+UNSUPPORTED = frozenset((errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.EXDEV, errno.ENOSYS))
+"""What ``clone_data`` fails with where the file systems cannot share blocks."""
 
 
 def clone_data(source: int, target: int, _size: int) -> None:
@@ -25,7 +26,7 @@ def can_clone(directory: Path, store: Path) -> bool:
         try:
             clone_data(one.fileno(), other.fileno(), 1)
         except OSError as error:
-            if error.errno in _UNSUPPORTED:
+            if error.errno in UNSUPPORTED:
                 return False
             raise
     return True

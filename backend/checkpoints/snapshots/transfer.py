@@ -1,11 +1,7 @@
 """Copying a file's content by sharing its blocks where the file systems can, else byte by byte."""
 
-import errno
-
 from backend.checkpoints.snapshots.copy import copy_data
-from backend.checkpoints.snapshots.reflink import clone_data
-
-_UNSUPPORTED = frozenset((errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.EXDEV))
+from backend.checkpoints.snapshots.reflink import UNSUPPORTED, clone_data
 
 
 def transfer_data(source: int, target: int, size: int) -> None:
@@ -13,6 +9,6 @@ def transfer_data(source: int, target: int, size: int) -> None:
     try:
         clone_data(source, target, size)
     except OSError as error:
-        if error.errno not in _UNSUPPORTED:
+        if error.errno not in UNSUPPORTED:
             raise
         copy_data(source, target, size)

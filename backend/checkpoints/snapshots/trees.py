@@ -169,7 +169,7 @@ class TreeSnapshots:
                 copy_attributes(snapshot, staged, os.fstat(snapshot))
                 sync_file_system(staged)
             time.sleep(CLOCK_GRAIN_NS / 1e9)
-            self._beside.swap(parent, lambda parent: self._beside.has(parent, identity, self._path.name))
+            self._beside.swap(parent, lambda: self._beside.has(parent, identity, self._path.name))
             self._keep(_Stamps(id, identity_of(snapshot), copy.stamps))
         return identity
 
