@@ -4,7 +4,7 @@ import argparse
 import os
 from pathlib import Path
 
-from backend.checkpoints.config import BACKENDS, DEFAULT_FILE
+from backend.checkpoints.config import BACKENDS, DEFAULT_FILE, DEFAULT_MOUNT, DEFAULT_STATE
 from backend.checkpoints.wire import DEFAULT_SOCKET
 from ctxfs import logs
 from mountctl.cli import DENIED, OK, Failure
@@ -15,11 +15,11 @@ Runs in the foreground and logs to stderr; SIGTERM stops it. See docs/checkpoint
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--socket", metavar="P", default=DEFAULT_SOCKET, help=f"default: {DEFAULT_SOCKET}")
-    parser.add_argument("--state-dir", metavar="D", default="/var/lib/ws-ckpt", help="default: /var/lib/ws-ckpt")
+    parser.add_argument("--state-dir", metavar="D", default=str(DEFAULT_STATE), help=f"default: {DEFAULT_STATE}")
     parser.add_argument("--config", metavar="F", default=str(DEFAULT_FILE), help=f"default: {DEFAULT_FILE}")
     parser.add_argument("--backend", choices=BACKENDS, help="default: as configured, else auto")
     parser.add_argument(
-        "--mount-path", metavar="M", default="/mnt/btrfs-workspace", help="for btrfs; default: /mnt/btrfs-workspace"
+        "--mount-path", metavar="M", default=str(DEFAULT_MOUNT), help=f"for btrfs; default: {DEFAULT_MOUNT}"
     )
     parser.add_argument("--log-level", choices=logs.LEVELS, default="info", help="default: info")
 

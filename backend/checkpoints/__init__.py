@@ -1,5 +1,5 @@
-"""Workspace checkpoints (spec 6): the ws-ckpt protocol, its client, and what its daemon does. No argv.
+"""Workspace checkpoints (spec 6): the ws-ckpt protocol, and what its daemon does. No argv, no sockets.
 
-``bincode`` and ``wire`` are the protocol, ``client`` speaks it; ``daemon`` answers it from ``service``, which works on
-``workspaces`` through one of ``snapshots``.
+``bincode`` and ``wire`` are the protocol; ``service`` answers it, and works on ``workspaces`` through one of
+``snapshots``. The client and the server are in ``ctxfs.checkpoints``.
 """

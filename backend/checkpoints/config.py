@@ -12,10 +12,13 @@ from backend.checkpoints.wire import Age, Count, Retention
 from backend.errors import CtxError
 
 DEFAULT_FILE = Path("/etc/ws-ckpt/config.toml")
+DEFAULT_STATE = Path("/var/lib/ws-ckpt")
+DEFAULT_MOUNT = Path("/mnt/btrfs-workspace")
+DEFAULT_KEEP = 20
 BACKENDS = ("auto", "btrfs-base", "btrfs-loop", "reflink", "copy")
 
-_MAX_COUNT = (1 << 32) - 1
-_MAX_SECONDS = (1 << 64) - 1
+_MAX_U32 = (1 << 32) - 1
+_MAX_U64 = (1 << 64) - 1
 
 
 class ConfigurationError(CtxError):
@@ -26,7 +29,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """All settings; ``img_size`` in GB, ``img_max_percent`` 0–100, intervals in seconds."""
 
     auto_cleanup: bool = False
-    auto_cleanup_keep: Retention = Count(20)
+    auto_cleanup_keep: Retention = Count(DEFAULT_KEEP)
     auto_cleanup_interval_secs: int = 86400
     health_check_interval_secs: int = 300
     backend: str = "auto"
@@ -61,7 +64,7 @@ def _configuration(table: dict[str, Any]) -> Configuration:
     kind = _typed(backend, "type", str, default.backend)
     return Configuration(
         auto_cleanup=_typed(table, "auto_cleanup", bool, default.auto_cleanup),
-        auto_cleanup_keep=_retention(table.get("auto_cleanup_keep", 20)),
+        auto_cleanup_keep=_retention(table.get("auto_cleanup_keep", DEFAULT_KEEP)),
         auto_cleanup_interval_secs=_whole(table, "auto_cleanup_interval_secs", default.auto_cleanup_interval_secs),
         health_check_interval_secs=_whole(table, "health_check_interval_secs", default.health_check_interval_secs),
         backend=kind if kind in BACKENDS else "auto",
@@ -84,7 +87,7 @@ def _typed(table: dict[str, Any], key: str, kind: type, default: Any) -> Any:
 
 def _whole(table: dict[str, Any], key: str, default: int) -> int:
     value = table.get(key, default)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_SECONDS:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_U64:
         raise ValueError(f"{key} must be a whole number of at least 0")
     return value
 
@@ -93,7 +96,7 @@ def _retention(value: Any) -> Retention:
     if isinstance(value, str):
         parse_duration(value)
         return Age(value)
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_COUNT:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_U32:
         return Count(value)
     raise ValueError('auto_cleanup_keep must be a count, or a duration as in "30d"')
 

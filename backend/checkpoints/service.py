@@ -12,21 +12,20 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 import trio
 
 from backend.checkpoints import wire
 from backend.checkpoints.catalogue import check_id, parse_metadata
-from backend.checkpoints.config import Configuration, ConfigurationError, read_configuration
+from backend.checkpoints.config import DEFAULT_KEEP, Configuration, ConfigurationError, read_configuration
 from backend.checkpoints.errors import CheckpointError, InternalError, SnapshotNotFound, WorkspaceNotFound
 from backend.checkpoints.locks import ReadWriteLock
 from backend.checkpoints.times import parse_timestamp
 from backend.checkpoints.workspace import Workspace
 from backend.checkpoints.workspaces import ROOT, Workspaces, is_path
 
-DEFAULT_KEEP = 20
 LOCKED = "<locked>"
 WORKERS = 8
 """How many operations of one user go on at once; the rest waits, and keeps nobody else from anything."""
@@ -36,14 +35,13 @@ log = logging.getLogger("ctxfs.checkpoints")
 T = TypeVar("T")
 
 
-class Places:
+class Places(NamedTuple):
     """Where the daemon listens and keeps things, for ``Config``."""
 
-    def __init__(self, socket: str, mount_path: Path, configuration: Path, log_level: str) -> None:
-        self.socket = socket
-        self.mount_path = mount_path
-        self.configuration = configuration
-        self.log_level = log_level
+    socket: str
+    mount_path: Path
+    configuration: Path
+    log_level: str
 
 
 class Service:
@@ -154,7 +152,7 @@ class Service:
                 found = [_info(workspace)]
         else:
             mine = await _in_thread(self._workspaces.mine, uid)
-            found = [_info(each, self._locks[each.ws_id].is_writing) for each in mine]
+            found = [_locked(each) if self._locks[each.ws_id].is_writing else _info(each) for each in mine]
         uptime = int(time.monotonic() - self._started)
         return wire.StatusOk(wire.StatusReport(uptime, tuple(found), *await self.usage(uid)))
 
@@ -245,9 +243,11 @@ class Service:
             yield await self._find(name, uid)
 
 
-def _info(workspace: Workspace, is_locked: bool = False) -> wire.WorkspaceInfo:
-    if is_locked:
-        return wire.WorkspaceInfo(workspace.ws_id, LOCKED, 0)
+def _locked(workspace: Workspace) -> wire.WorkspaceInfo:
+    return wire.WorkspaceInfo(workspace.ws_id, LOCKED, 0)
+
+
+def _info(workspace: Workspace) -> wire.WorkspaceInfo:
     return wire.WorkspaceInfo(workspace.ws_id, workspace.path, len(workspace.catalogue.snapshots))
 
 

@@ -1,7 +1,7 @@
 """The ws-ckpt protocol, release 0.3.2: its messages, each described once, and frames (spec 6.1).
 
 The order of fields and of the members of ``Request`` and ``Response`` is the wire's: nothing here may be moved.
-Pure; ``client`` and ``daemon`` move the bytes. Paths and ids are text: the protocol has no other names.
+Pure; ``ctxfs.checkpoints`` moves the bytes. Paths and ids are text: the protocol has no other names.
 """
 
 import enum

@@ -14,7 +14,14 @@ import trio
 
 from backend.checkpoints import wire
 from backend.checkpoints.backends import Backends
-from backend.checkpoints.config import DEFAULT_FILE, Configuration, ConfigurationError, read_configuration
+from backend.checkpoints.config import (
+    DEFAULT_FILE,
+    DEFAULT_MOUNT,
+    DEFAULT_STATE,
+    Configuration,
+    ConfigurationError,
+    read_configuration,
+)
 from backend.checkpoints.service import Places, Service
 from backend.checkpoints.state import StateDirectory
 from backend.checkpoints.upkeep import clean_up_regularly, watch_disk
@@ -22,8 +29,6 @@ from backend.checkpoints.workspaces import Workspaces
 from ctxfs import logs
 from ctxfs.checkpoints.server import Server, listen
 
-DEFAULT_STATE = Path("/var/lib/ws-ckpt")
-DEFAULT_MOUNT = Path("/mnt/btrfs-workspace")
 GRACE_S = 10.0
 
 log = logging.getLogger("ctxfs.checkpoints")
