@@ -190,9 +190,3 @@ def _share_of(limit: str) -> int:
         return int(Path(f"/proc/sys/fs/inotify/{limit}").read_text(encoding="ascii")) // _SHARE
     except (OSError, ValueError):
         return 0
-
-
-def is_empty(directory: int) -> bool:
-    """Whether an open directory holds nothing."""
-    with os.scandir(directory) as found:
-        return next(found, None) is None

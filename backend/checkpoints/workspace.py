@@ -30,10 +30,10 @@ from backend.checkpoints.errors import (
 from backend.checkpoints.identity import Identity, opened, stands
 from backend.checkpoints.journal import Adopting, Deleting, Intent, Journal, Releasing, Restoring, Taking
 from backend.checkpoints.snapshots import Snapshots
-from backend.checkpoints.snapshots.walking import TreeChanged
+from backend.checkpoints.snapshots.walking import TreeChanged, is_empty
 from backend.checkpoints.state import StateDirectory
 from backend.checkpoints.times import now_text
-from backend.checkpoints.watch import Watch, is_empty
+from backend.checkpoints.watch import Watch
 from backend.checkpoints.wire import DiffEntry, SnapshotEntry
 from backend.mountinfo import mounts
 

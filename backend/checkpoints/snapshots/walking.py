@@ -119,3 +119,9 @@ def walk(root: int) -> Iterator[Entry]:
 
 def _directories(level: list[Entry]) -> list[str]:
     return [entry.name for entry in level if stat.S_ISDIR(entry.stat.st_mode)]
+
+
+def is_empty(directory: int) -> bool:
+    """Whether an open directory holds nothing."""
+    with os.scandir(directory) as found:
+        return next(found, None) is None
