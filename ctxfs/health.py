@@ -33,6 +33,11 @@ class Health(NamedTuple):
     figures: control.Figures | None = None
     server: Server | None = None
 
+    @property
+    def process(self) -> DaemonState | Server | None:
+        """Who serves the mount, as far as anybody says."""
+        return self.daemon or self.server
+
 
 def examine(mount: mounts.Mount, runtime_dir: Path) -> Health:
     """The health of one mount; ``runtime_dir`` is looked through before the places its owner's daemons use."""
@@ -54,8 +59,7 @@ def examine(mount: mounts.Mount, runtime_dir: Path) -> Health:
 
 def is_served(health: Health) -> bool:
     """Whether the daemon lives, also once its mount is gone; one whose state file was lost still has its lock."""
-    server = health.daemon or health.server
-    return server is not None and process_of(server) != "gone"
+    return health.process is not None and process_of(health.process) != "gone"
 
 
 def _daemon_of(

@@ -10,11 +10,10 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Callable
 
 from ctxfs import control, mountpoint, mounts, probe
 from ctxfs.health import Health, examine, is_served
-from ctxfs.runtime import process_of, runs_as
+from ctxfs.runtime import runs_as
 from mountctl.cli import ERROR, OK, UNAVAILABLE, Failure
 from mountctl.settings import add_mountpoint, config_of
 from mountctl.text import escaped_name
@@ -38,8 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
     config = config_of(arguments)
     target = mountpoint.canonical(config.mountpoint)
     health = examine(_mount_of(target), config.runtime_dir)
+    _check_owner(health)
     if health.state == "dead":
-        _check_owner(health)
         mountpoint.remove_dead(health)
         _wait_for_end(health, config.umount_timeout)
     elif arguments.lazy:
@@ -65,7 +64,6 @@ def _check_owner(health: Health) -> None:
 
 
 def _normally(health: Health, timeout_s: int) -> None:
-    _check_owner(health)
     if health.state == "stopped":
         raise Failure(f"the daemon of {health.mount.mountpoint} is stopped: {_resume(health)}", UNAVAILABLE)
     _sync(health, timeout_s)
@@ -100,7 +98,6 @@ def _lazily(health: Health, timeout_s: int) -> None:
 
     Nothing is lost by the kill: what a write was answered for is committed.
     """
-    _check_owner(health)
     mountpoint.unmount(health.mount, probe.MNT_DETACH)
     if health.state == "ok" and _ends_within(health, timeout_s):
         return
@@ -114,8 +111,8 @@ def _lazily(health: Health, timeout_s: int) -> None:
 
 
 def _kill(health: Health) -> None:
-    server = health.daemon or health.server
-    if server is not None and process_of(server) != "gone" and runs_as(server, health.mount.owner_uid):
+    server = health.process
+    if server is not None and is_served(health) and runs_as(server, health.mount.owner_uid):
         os.kill(server.pid, signal.SIGKILL)
     try:
         probe.abort(health.mount.device[1])
@@ -126,8 +123,7 @@ def _kill(health: Health) -> None:
 
 def _wait_for_end(health: Health, timeout_s: int) -> None:
     if not _ends_within(health, timeout_s):
-        server = health.daemon or health.server
-        pid = server.pid if server else None
+        pid = health.process.pid if health.process else None
         elsewhere = "it may still be mounted in another mount namespace or by a bind mount"
         raise Failure(
             f"unmounted, but the daemon (pid {pid}) has not ended within {timeout_s} s: {elsewhere}", UNAVAILABLE
@@ -136,12 +132,8 @@ def _wait_for_end(health: Health, timeout_s: int) -> None:
 
 def _ends_within(health: Health, timeout_s: float) -> bool:
     """Waits until the mount is out of mountinfo and its daemon's process is gone."""
-    return _becomes_true(lambda: not mounts.is_mounted(health.mount) and not is_served(health), timeout_s)
-
-
-def _becomes_true(condition: Callable[[], bool], timeout_s: float) -> bool:
     deadline = time.monotonic() + timeout_s
-    while not condition():
+    while mounts.is_mounted(health.mount) or is_served(health):
         if time.monotonic() >= deadline:
             return False
         time.sleep(_POLL_S)
