@@ -67,6 +67,7 @@ class Daemon:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.files = RuntimeFiles(plan.runtime, plan.mountpoint)
+        self._owner_uid = None if os.geteuid() == 0 else os.getuid()
         self._manager = ServiceManager(os.environ)
         self._stop = trio.Event()
         self._told = False
@@ -98,7 +99,7 @@ class Daemon:
             self.metrics = undo.enter_context(metrics_socket.listening(path))
 
     def _mount(self, undo: contextlib.ExitStack) -> None:
-        owner = None if os.geteuid() == 0 else os.getuid()
+        owner = self._owner_uid
         options = fuse_options(str(self.plan.store), self.plan.options, owner_uid=owner)
         disk = stores.disk_directory(self.plan.store, self.plan.format)
         self.fuse = FuseThread(
@@ -218,9 +219,8 @@ class Daemon:
 
     async def _serve_sockets(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Without its sockets a mount is still a mount: why it has none is in the log."""
-        owner_uid = None if os.geteuid() == 0 else os.getuid()
         bridge, indexes = self.fuse.bridge, stores.search_directory(self.plan.store, self.plan.format)
-        sockets = Sockets(self.mount, bridge, self.fuse.statistics(), owner_uid)
+        sockets = Sockets(self.mount, bridge, self.fuse.statistics(), self._owner_uid)
         service = ctx_socket.CtxService(bridge, Searches(bridge, indexes, self.store.sync))
         runs = Runs(Preparing(self.launcher, self.plan.mountpoint, self.plan.agents))
         agents = Agents(bridge, runs)

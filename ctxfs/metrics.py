@@ -34,6 +34,7 @@ class MetricsRefused(CtxError):
 def prometheus_text(figures: Figures) -> str:
     """One family after the other, each with its help and type; labels are in the order of their names."""
     hits, misses = figures.cache_hits, figures.cache_misses
+    failing = int(figures.last_error is not None)
     return "".join(
         [
             *_family("requests_total", "counter", "Requests of the kernel.", "operation", figures.requests),
@@ -41,7 +42,7 @@ def prometheus_text(figures: Figures) -> str:
             *_family("cache_hits_total", "counter", "Found in a cache of the daemon.", "cache", hits),
             *_family("cache_misses_total", "counter", "Not found in a cache of the daemon.", "cache", misses),
             *_single("dropped_rests_total", "counter", "Unfinished lines and values refused.", figures.dropped_rests),
-            *_single("failing", "gauge", "1 after an error, with the text in mountctl status.", int(_fails(figures))),
+            *_single("failing", "gauge", "1 after an error, with the text in mountctl status.", failing),
             *_single("sessions", "gauge", "Live sessions.", figures.sessions),
             *_single("spaces", "gauge", "Homes and shared spaces.", figures.homes),
             *_single("store_bytes", "gauge", "Bytes of the store on its disk.", figures.bytes),
@@ -107,10 +108,6 @@ def write_metrics(path: Path, figures: Figures) -> None:
     except BaseException:
         new.unlink(missing_ok=True)
         raise
-
-
-def _fails(figures: Figures) -> bool:
-    return figures.last_error is not None
 
 
 def _family(name: str, kind: str, text: str, label: str, counts: Mapping[str, int]) -> Iterator[str]:

@@ -80,7 +80,7 @@ class RuntimeFiles:
             raise AlreadyMounted("another ctxfs daemon serves this mountpoint: see `mountctl status`") from None
         return descriptor
 
-    def holder(self) -> "Server | None":
+    def holder(self) -> Server | None:
         """The process that holds the lock, as the kernel's table has it: to ask for the lock could refuse a daemon."""
         try:
             found = self.lock.stat()
