@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import time
 from pathlib import Path
 
 from ctxfs import mountpoint, mounts
@@ -46,6 +47,11 @@ def place_of_copy(text: str, store: Path) -> Path:
     if below and max(below, key=lambda mount: len(mount.mountpoint)).fstype == mounts.FSTYPE:
         raise Failure(f"{path} is on a ctxfs mount: choose a directory on a disk", UNAVAILABLE)
     return path
+
+
+def beside(store: Path, what: str) -> Path:
+    """A name beside a store's that says what it is, and of when."""
+    return store.with_name(f"{store.name}.{what}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
 
 
 def refuse_incomplete(directory: Path) -> None:

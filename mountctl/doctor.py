@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from backend.errors import OpenError, StoreCorrupt
 from backend.store import DiskStore
 from ctxfs import backup, stores
 from mountctl.cli import ERROR, OK, UNAVAILABLE, Failure
-from mountctl.copying import add_store, refuse_mounted, store_of
+from mountctl.copying import add_store, beside, refuse_mounted, store_of
 from mountctl.ctx_doctor import text
 from mountctl.session_options import add_json
 from mountctl.settings import config_of
@@ -81,7 +80,7 @@ def _orphans(store: DiskStore, disk: Path) -> Iterator[Fault]:
 
 def _copied(store: Path) -> Path:
     """A copy of the store as it is, sound or not."""
-    target = store.with_name(f"{store.name}.before-repair-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
+    target = beside(store, "before-repair")
     with stores.locked(store), backup.filling(target) as staging:
         backup.copy_closed(store, staging, lambda _: None)
     return target

@@ -46,8 +46,17 @@ def run(arguments: argparse.Namespace) -> int:
         _check_places(store, target)
         undo.callback(stores.remove_made, mountpoint.prepare(target, config.runtime_dir))
         undo.callback(stores.remove_made, stores.make_directory(store))
-        plan = Plan(target, store, form, options.kernel, config.runtime_dir, config.log_level, marks=config.marks)
-        plan = plan._replace(agents=_agents(config.agents, options), metrics=_metrics(config.metrics, target))
+        plan = Plan(
+            target,
+            store,
+            form,
+            options.kernel,
+            config.runtime_dir,
+            config.log_level,
+            marks=config.marks,
+            agents=_agents(config.agents, options),
+            metrics=_metrics(config.metrics, target),
+        )
         if arguments.foreground:
             _serve(plan, undo)
         else:

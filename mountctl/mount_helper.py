@@ -43,8 +43,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _mount(wanted: argparse.Namespace) -> int:
-    words = [word for word in wanted.options.split(",") if word]
-    if "remount" in words:
+    if "remount" in wanted.options.split(","):
         raise Failure("a ctxfs mount cannot be remounted: unmount it and mount it again")
     options = parse_options(wanted.options)
     if wanted.fake:

@@ -7,7 +7,6 @@ docs`` writes it, a test keeps it fresh), so that an installed program needs nei
 
 import argparse
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib import import_module
@@ -92,11 +91,11 @@ def _roff(text: str) -> str:
 def completion(program: str, table: Group, shell: str) -> str:
     """A completion script for ``bash``, ``zsh`` or ``fish``."""
     parser = argparse.ArgumentParser(prog=program, description=table.help)
-    _grow(parser, (program,), table)
+    _grow(parser, table)
     return f"{shtab.complete(parser, shell=shell).rstrip()}\n"
 
 
-def _grow(parser: argparse.ArgumentParser, words: tuple[str, ...], group: Group) -> None:
+def _grow(parser: argparse.ArgumentParser, group: Group) -> None:
     """Gives ``parser`` a sub-parser for each command of ``group``."""
     children = parser.add_subparsers(metavar="COMMAND")
     for name, entry in group.commands.items():
@@ -106,7 +105,7 @@ def _grow(parser: argparse.ArgumentParser, words: tuple[str, ...], group: Group)
             for action in child._actions:
                 _complete_paths(action)
         else:
-            _grow(child, (*words, name), entry)
+            _grow(child, entry)
 
 
 _PATHS = {"DIR": shtab.DIRECTORY, "MOUNTPOINT": shtab.DIRECTORY, "PATH": shtab.FILE, "FILE": shtab.FILE}
@@ -153,4 +152,3 @@ def write(project: Path) -> None:
 
 if __name__ == "__main__":
     write(PROJECT)
-    sys.exit(0)

@@ -3,13 +3,12 @@
 import argparse
 import os
 import shutil
-import time
 from pathlib import Path
 
 from backend.system_calls import AT_FDCWD, RENAME_EXCHANGE, rename
 from ctxfs import backup, stores
 from mountctl.cli import OK, UNAVAILABLE, Failure
-from mountctl.copying import add_store, place_of_copy, refuse_incomplete, refuse_mounted, store_of
+from mountctl.copying import add_store, beside, place_of_copy, refuse_incomplete, refuse_mounted, store_of
 from mountctl.progress import Progress
 from mountctl.settings import config_of
 from mountctl.text import escaped_name
@@ -51,8 +50,7 @@ def _restored(source: Path, target: Path) -> None:
 
 def _in_its_place(source: Path, store: Path) -> Path:
     """Puts the copy where the store is; where the old one is now."""
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    new, aside = (store.with_name(f"{store.name}.{what}-{stamp}") for what in ("restoring", "before"))
+    new, aside = beside(store, "restoring"), beside(store, "before")
     with stores.locked(store):
         _restored(source, new)
         try:
