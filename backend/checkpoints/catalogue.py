@@ -3,7 +3,7 @@
 Other daemons' files are read too: what only ours writes may be absent.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -67,19 +67,19 @@ def parse_metadata(text: str | None) -> Any:
         raise InternalError(f"bad metadata: not JSON: {error}") from None
 
 
-def resolve(ids: Iterable[str], reference: str) -> str:
+def matches(ids: Collection[str], reference: str) -> list[str]:
+    """The ids that ``reference`` may mean: it alone if it is one, else all that begin with it."""
+    return [reference] if reference in ids else [id for id in ids if id.startswith(reference)]
+
+
+def resolve(ids: Collection[str], reference: str) -> str:
     """The id that is ``reference``, or the only one that begins with it (``SnapshotNotFound``)."""
-    matches = []
-    for id in ids:
-        if id == reference:
-            return id
-        if id.startswith(reference):
-            matches.append(id)
-    if not matches:
+    found = matches(ids, reference)
+    if not found:
         raise SnapshotNotFound(f"snapshot not found: {reference}")
-    if len(matches) > 1:
-        raise SnapshotNotFound(f"ambiguous snapshot prefix '{reference}': {len(matches)} matches")
-    return matches[0]
+    if len(found) > 1:
+        raise SnapshotNotFound(f"ambiguous snapshot prefix '{reference}': {len(found)} matches")
+    return found[0]
 
 
 def by_age(snapshots: dict[str, Record]) -> list[tuple[str, Record]]:

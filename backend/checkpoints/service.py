@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 import trio
 
 from backend.checkpoints import wire
-from backend.checkpoints.catalogue import check_id, parse_metadata
+from backend.checkpoints.catalogue import check_id, matches, parse_metadata
 from backend.checkpoints.config import DEFAULT_KEEP, Configuration, ConfigurationError, read_configuration
 from backend.checkpoints.errors import CheckpointError, InternalError, SnapshotNotFound, WorkspaceNotFound
 from backend.checkpoints.locks import ReadWriteLock
@@ -120,10 +120,8 @@ class Service:
 
     async def _holder(self, reference: str, uid: int) -> str:
         """The id of the only workspace with the only snapshot that ``reference`` may mean."""
-        found = []
-        for workspace in await _in_thread(self._workspaces.mine, uid):
-            ids = workspace.catalogue.snapshots
-            found += [workspace.ws_id] * (1 if reference in ids else sum(id.startswith(reference) for id in ids))
+        mine = await _in_thread(self._workspaces.mine, uid)
+        found = [each.ws_id for each in mine for _ in matches(each.catalogue.snapshots, reference)]
         if not found:
             raise SnapshotNotFound(f"snapshot not found: {reference}")
         if len(found) > 1:

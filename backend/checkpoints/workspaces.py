@@ -111,11 +111,13 @@ class Workspaces:
 
     def _require_apart(self, path: str, data_root: Path | None) -> None:
         """Snapshots are neither in a workspace nor around it."""
-        roots = [self._backends.mount_path, self._directory.root, data_root]
+        if any(map(is_data_root, Path(path).parents)):
+            raise InvalidPath(f"path is inside mount_path ({self._backends.mount_path}): {path}")
+        roots = [self._backends.mount_path, self._directory.root, *([] if data_root is None else [data_root])]
         for root in [*roots, *(known.snapshots.root.parent for known in self.all() if known.catalogue.data_root)]:
-            if root is not None and (Path(path).is_relative_to(root) or any(map(is_data_root, Path(path).parents))):
+            if Path(path).is_relative_to(root):
                 raise InvalidPath(f"path is inside mount_path ({root}): {path}")
-            if root is not None and root.is_relative_to(path):
+            if root.is_relative_to(path):
                 raise InvalidPath(f"path holds the snapshots ({root}): {path}")
         try:
             path.encode()
