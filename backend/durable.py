@@ -1,8 +1,12 @@
 """Small files that survive a power cut whole: written beside, synced, renamed, the directory synced (spec 6.6)."""
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
+
+DISK_FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
+"""What a write fails with for want of space."""
 
 _TEMPORARY = ".tmp"
 

@@ -9,7 +9,6 @@
 Threads: any, under the lock of ``Registry``.
 """
 
-import errno
 import fcntl
 import logging
 import os
@@ -22,13 +21,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from backend.checkpoints.times import now_text
-from backend.durable import make_private, write_durably
+from backend.durable import DISK_FULL, make_private, write_durably
 from backend.errors import StoreCorrupt, StoreLocked
 
 RESERVE_BYTES = 1 << 20
 
 _LOCK = "daemon.lock"
-_FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 log = logging.getLogger("ctxfs.checkpoints")
 
@@ -116,7 +114,7 @@ class StateDirectory:
         try:
             return write()
         except OSError as error:
-            if error.errno not in _FULL or not self._reserve.exists():
+            if error.errno not in DISK_FULL or not self._reserve.exists():
                 raise
             self._reserve.unlink(missing_ok=True)
             written = write()

@@ -35,11 +35,11 @@ from backend.checkpoints.state import StateDirectory
 from backend.checkpoints.times import now_text
 from backend.checkpoints.watch import Watch
 from backend.checkpoints.wire import DiffEntry, SnapshotEntry
+from backend.durable import DISK_FULL
 from backend.mountinfo import mounts
 
 RECOVERED = "recovered at start"
 
-_FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 _ATTEMPTS = 2
 
 log = logging.getLogger("ctxfs.checkpoints")
@@ -339,7 +339,7 @@ def reported() -> Iterator[None]:
     except OSError as error:
         where = f"{error.filename}: " if isinstance(error.filename, str) else ""
         message = f"{where}{error.strerror or error}"
-        if error.errno in _FULL:
+        if error.errno in DISK_FULL:
             raise DiskSpaceInsufficient(message) from error
         raise InternalError(message) from error
     except TreeChanged as changed:

@@ -14,6 +14,7 @@ from backend.checkpoints.errors import InternalError, InvalidPath
 from backend.checkpoints.identity import Identity, identity_of, opened, opened_in
 from backend.checkpoints.snapshots.attributes import drop_xattrs
 from backend.checkpoints.snapshots.removing import remove_below
+from backend.durable import DISK_FULL
 from backend.system_calls import RENAME_EXCHANGE, RENAME_NOREPLACE, rename
 
 _IN_THE_WAY = frozenset((errno.ENOTEMPTY, errno.ENOTDIR, errno.EEXIST))
@@ -62,7 +63,7 @@ class Beside:
                     with suppress(FileNotFoundError):
                         os.rmdir(name, dir_fd=parent)
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno in DISK_FULL:
                 raise
             raise InvalidPath(f"nothing can be put in place of {self._path}: {error.strerror}") from error
 
