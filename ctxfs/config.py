@@ -272,11 +272,15 @@ def _one_of(*choices: str) -> Callable[[Any], str]:
 
 def _xdg(environment: Mapping[str, str], name: str, default: str) -> Path:
     own = environment.get(name, "")
-    return Path(own) if own.startswith("/") else Path(environment.get("HOME") or "/") / default
+    return Path(own) if own.startswith("/") else _home(environment) / default
+
+
+def _home(environment: Mapping[str, str]) -> Path:
+    return Path(environment.get("HOME") or "/")
 
 
 def _default_mountpoint(environment: Mapping[str, str]) -> str:
-    return "/ctx" if os.geteuid() == 0 else str(Path(environment.get("HOME") or "/") / "ctx")
+    return "/ctx" if os.geteuid() == 0 else str(_home(environment) / "ctx")
 
 
 def _default_store(environment: Mapping[str, str]) -> str:

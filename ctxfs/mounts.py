@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from backend.mountinfo import Mount, mount_at, mounts, parse_mountinfo
-from backend.system_calls import AT_FDCWD, failure
+from backend.system_calls import AT_FDCWD, checked
 
 __all__ = [
     "FSTYPE",
@@ -77,8 +77,7 @@ def device_of(path: str) -> tuple[int, int]:
     """
     buffer = ctypes.create_string_buffer(_STATX_BYTES)
     flags = _AT_NO_AUTOMOUNT | _AT_STATX_DONT_SYNC
-    if _LIBC.statx(AT_FDCWD, os.fsencode(path), flags, 0, buffer) != 0:
-        raise failure(path)
+    checked(_LIBC.statx(AT_FDCWD, os.fsencode(path), flags, 0, buffer), path)
     major, minor = (int.from_bytes(buffer.raw[at : at + 4], "little") for at in (_STATX_DEV, _STATX_DEV + 4))
     return major, minor
 
