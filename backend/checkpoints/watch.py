@@ -20,7 +20,7 @@ from pathlib import Path
 
 from backend.checkpoints.errors import InvalidPath
 from backend.checkpoints.identity import opened
-from backend.checkpoints.snapshots.walking import Cursor, TreeChanged, cursor_at, walk
+from backend.checkpoints.snapshots.walking import Cursor, TreeChanged, cursor_at, next_below, walk
 from backend.system_calls import checked
 
 PAUSE_S = 0.1
@@ -107,14 +107,9 @@ class Watch:
         """Watches an open directory and all below it."""
         with cursor_at(directory) as cursor:
             waiting = [self._add_level(cursor, names)]
-            while waiting:
-                if not waiting[-1]:
-                    waiting.pop()
-                    if waiting:
-                        cursor.up()
-                    continue
+            while (name := next_below(cursor, waiting)) is not None:
                 with contextlib.suppress(TreeChanged, InvalidPath):
-                    cursor.down(waiting[-1].pop())
+                    cursor.down(name)
                     waiting.append(self._add_level(cursor, (*names, *cursor.names)))
 
     def _add_level(self, cursor: Cursor, names: tuple[str, ...]) -> list[str]:

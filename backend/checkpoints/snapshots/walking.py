@@ -105,16 +105,25 @@ def walk(root: int) -> Iterator[Entry]:
         level = list(entries(cursor))
         yield from level
         waiting = [_directories(level)]
-        while waiting:
-            if not waiting[-1]:
-                waiting.pop()
-                if waiting:
-                    cursor.up()
-                continue
-            cursor.down(waiting[-1].pop())
+        while (name := next_below(cursor, waiting)) is not None:
+            cursor.down(name)
             level = list(entries(cursor))
             yield from level
             waiting.append(_directories(level))
+
+
+def next_below(cursor: Cursor, waiting: list[list[str]]) -> str | None:
+    """The next directory to enter, None at the end, of those that wait in each level from the first to the cursor's.
+
+    Leaves the levels in which none waits any more (``TreeChanged``).
+    """
+    while waiting:
+        if waiting[-1]:
+            return waiting[-1].pop()
+        waiting.pop()
+        if waiting:
+            cursor.up()
+    return None
 
 
 def _directories(level: list[Entry]) -> list[str]:
