@@ -9,7 +9,6 @@ from backend.system_calls import AT_FDCWD, RENAME_EXCHANGE, rename
 from ctxfs import backup, stores
 from mountctl.cli import OK, UNAVAILABLE, Failure
 from mountctl.copying import add_store, beside, place_of_copy, refuse_incomplete, refuse_mounted, store_of
-from mountctl.progress import Progress
 from mountctl.settings import config_of
 from mountctl.text import escaped_name
 
@@ -43,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _restored(source: Path, target: Path) -> None:
-    with Progress(0), backup.filling(target) as staging:
+    with backup.filling(target) as staging:
         backup.copy_closed(source, staging, lambda _: None)
         backup.verify(staging)
 
