@@ -7,9 +7,9 @@ from pathlib import Path
 from ctxfs import backup, control, stores
 from ctxfs.health import Health
 from mountctl.cli import OK, UNAVAILABLE, Failure
-from mountctl.copying import add_store, place_of_copy, serving, store_of
+from mountctl.copying import place_of_copy, serving, store_of
 from mountctl.progress import Progress
-from mountctl.settings import config_of
+from mountctl.settings import add_store, config_of
 from mountctl.text import bytes_text, escaped_name
 
 DESCRIPTION = """Copies a store into DIR, which must be empty or missing: all that was committed before, and the

@@ -1,6 +1,5 @@
 """What ``backup``, ``restore`` and ``doctor`` share: which mount serves a store, and where a copy may be."""
 
-import argparse
 import os
 import time
 from pathlib import Path
@@ -10,10 +9,6 @@ from ctxfs.backup import INCOMPLETE
 from ctxfs.config import Config
 from ctxfs.health import Health, examine
 from mountctl.cli import UNAVAILABLE, Failure
-
-
-def add_store(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--store", metavar="DIR", help="default: /var/lib/ctxfs, as a user $XDG_DATA_HOME/ctxfs")
 
 
 def store_of(config: Config) -> Path:

@@ -15,10 +15,10 @@ from backend.errors import OpenError, StoreCorrupt
 from backend.store import DiskStore
 from ctxfs import backup, stores
 from mountctl.cli import ERROR, OK, UNAVAILABLE, Failure
-from mountctl.copying import add_store, beside, refuse_mounted, store_of
+from mountctl.copying import beside, refuse_mounted, store_of
 from mountctl.ctx_doctor import text
 from mountctl.session_options import add_json
-from mountctl.settings import config_of
+from mountctl.settings import add_store, config_of
 from mountctl.text import escaped_name
 
 DESCRIPTION = """Reads a store from end to end: the database, every log, what is derived from them, and directories that

@@ -19,7 +19,7 @@ from ctxfs.options import MountOptions, parse_options
 from ctxfs.plan import Plan, daemon_command
 from ctxfs.runtime import RuntimeFiles
 from mountctl.cli import DENIED, ERROR, OK, UNAVAILABLE, USAGE, Failure
-from mountctl.settings import add_mount_options, add_mountpoint, config_of
+from mountctl.settings import add_mountpoint, add_store, config_of
 
 DESCRIPTION = """Mounts a store and returns when the mount answers. Exit codes: 3 the mountpoint cannot be made,
 4 it is not empty, 5 already mounted, 6 a dead mount of somebody else is in the way, 7 the store is in use,
@@ -30,7 +30,10 @@ START_TIMEOUT_S = 60.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_mountpoint(parser)
-    add_mount_options(parser)
+    add_store(parser)
+    parser.add_argument("--format", choices=stores.FORMATS, help="default: what the store is, sqlite for a new one")
+    parser.add_argument("-o", dest="options", metavar="OPTS", help="ro, noexec, noatime, sync … as mount(8) has them")
+    parser.add_argument("--log-level", choices=logs.LEVELS, help="default: info")
     parser.add_argument("--metrics", metavar="PATH", help="figures as Prometheus text: a file, or a socket (*.sock)")
     parser.add_argument("-f", "--foreground", action="store_true", help="stay in the foreground, log to stderr")
 

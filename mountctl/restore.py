@@ -8,8 +8,8 @@ from pathlib import Path
 from backend.system_calls import AT_FDCWD, RENAME_EXCHANGE, rename
 from ctxfs import backup, stores
 from mountctl.cli import OK, UNAVAILABLE, Failure
-from mountctl.copying import add_store, beside, place_of_copy, refuse_incomplete, refuse_mounted, store_of
-from mountctl.settings import config_of
+from mountctl.copying import beside, place_of_copy, refuse_incomplete, refuse_mounted, store_of
+from mountctl.settings import add_store, config_of
 from mountctl.text import escaped_name
 
 DESCRIPTION = """Copies the backup in DIR to where the store is, or is to be. The copy is opened and checked first; a
