@@ -3,6 +3,7 @@
 A connection is one request. Nothing that a client sends, or leaves out, touches another's connection.
 """
 
+import errno
 import logging
 import socket
 import stat
@@ -46,7 +47,7 @@ def listen(path: Path) -> trio.SocketListener:
 def _make_way(path: Path) -> None:
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise FileExistsError(17, "it is there and no socket", str(path))
+            raise FileExistsError(errno.EEXIST, "it is there and no socket", str(path))
     except FileNotFoundError:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
