@@ -221,8 +221,9 @@ def test_sessions_that_change_meanwhile_are_no_fault(agent: Agent) -> None:
         while not over.is_set():
             number += 1
             agent.say("one", "assistant", f"more {number}")
-            (agent.directory / f"new{number}").mkdir()
-            (agent.directory / f"new{number}/cwd").write_text(f"/srv/{number % 3}\n")
+            new = agent.directory / f"new{number % 100}"  # no more than can be looked through
+            new.mkdir(exist_ok=True)
+            (new / "cwd").write_text(f"/srv/{number % 3}\n")
 
     writer = threading.Thread(target=change)
     writer.start()
