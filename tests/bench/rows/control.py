@@ -72,7 +72,7 @@ def flow(bench: Bench) -> Report:
     return Report(
         "ctx session-control of 27 000 sessions",
         claims=claims,
-        note="A client waits 10 s for an answer. Each is a process of its own: that many empty interpreters take half.",
+        note="A client waits 10 s for an answer; each is a process of its own.",
     )
 
 
