@@ -1,26 +1,18 @@
 """Both programs: help everywhere, usage errors, one JSON value on stdout (spec 4; field report 23)."""
 
-from collections.abc import Iterator
 from importlib import import_module
 
 import pytest
 
 from ctxfs.version import version
-from mountctl.cli import Command, Group, parser_of
+from mountctl.cli import Command, parser_of
 from mountctl.ctx import PROGRAM as CTX
 from mountctl.main import PROGRAM as MOUNTCTL
+from mountctl.reference import leaves
 from tests.commands.running import run_program
 
 PROGRAMS = {"ctx": CTX, "mountctl": MOUNTCTL}
 MODULES = {"ctx": "mountctl.ctx", "mountctl": "mountctl.main"}
-
-
-def leaves(words: tuple[str, ...], group: Group) -> Iterator[tuple[tuple[str, ...], Command]]:
-    for name, entry in group.commands.items():
-        if isinstance(entry, Command):
-            yield (*words, name), entry
-        else:
-            yield from leaves((*words, name), entry)
 
 
 ALL = [leaf for name, program in PROGRAMS.items() for leaf in leaves((name,), program)]

@@ -1,9 +1,11 @@
 """Spec 3.3: one run at a time in a session; a send may wait its turn, and be taken out of the queue."""
 
+import contextlib
 import json
+from collections.abc import Iterator
 from typing import Any
 
-from tests.mounting import running_mount, wait_until
+from tests.mounting import RunningMount, running_mount, wait_until
 from tests.socket.client import request
 from tests.socket.workshop import SAYS_HI, Bot, Workshop, to_the_end, types
 
@@ -16,6 +18,18 @@ def let_go(bot: Bot) -> None:
 
 def marks(bot: Bot) -> list[dict[str, Any]]:
     return [event for event in bot.log()[1] if event["type"] == "mark"]
+
+
+@contextlib.contextmanager
+def one_waits_for_another(mount: RunningMount) -> Iterator[Bot]:
+    """An agent at work on ``c1``, with ``c2`` in its queue, and both clients there."""
+    bot = Workshop(mount).bot(WAITS)
+    with bot.talk() as first, bot.talk() as second:
+        first.send(bot.sending("one", id="c1"))
+        first.frame()
+        second.send(bot.sending("two", id="c2", queue=True))
+        wait_until(lambda: marks(bot), "the mark")
+        yield bot
 
 
 def test_a_busy_session_takes_no_other_send_and_records_nothing_of_it(workshop: Workshop) -> None:
@@ -122,12 +136,7 @@ def test_what_waits_is_judged_first(workshop: Workshop) -> None:
 
 def test_what_waited_when_the_daemon_died_is_discarded(fuse_device: None) -> None:
     with running_mount() as mount:
-        bot = Workshop(mount).bot(WAITS)
-        with bot.talk() as first, bot.talk() as second:
-            first.send(bot.sending("one", id="c1"))
-            first.frame()
-            second.send(bot.sending("two", id="c2", queue=True))
-            wait_until(lambda: marks(bot), "the mark")
+        with one_waits_for_another(mount) as bot:
             mount.kill()
         mount.unmount()
         mount.start()
@@ -138,12 +147,7 @@ def test_what_waited_when_the_daemon_died_is_discarded(fuse_device: None) -> Non
 
 def test_what_waits_when_the_daemon_is_stopped_is_discarded(fuse_device: None) -> None:
     with running_mount() as mount:
-        bot = Workshop(mount).bot(WAITS)
-        with bot.talk() as first, bot.talk() as second:
-            first.send(bot.sending("one", id="c1"))
-            first.frame()
-            second.send(bot.sending("two", id="c2", queue=True))
-            wait_until(lambda: marks(bot), "the mark")
+        with one_waits_for_another(mount) as bot:
             mount.restart()
         assert marks(bot)[-1]["data"] == {"messageId": "c2", "reason": "EHOSTDOWN"}
 

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from backend.jsonl import JsonlStore
+from ctxfs.inodes import Kind, Node, inode_of
 from ctxfs.loop import Loop
 from tests.unit.jsonl_tree import made
 from tests.unit.loop_device import Device
 from tests.unit.passthrough_disks import Disk
+from tests.unit.world import ALICE, World
 
 
 @pytest.fixture
@@ -45,3 +47,13 @@ def device() -> Iterator[Device]:
     device = Device()
     yield device
     device.close()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """Alice's agent, which has no session yet."""
+    world = World(tmp_path)
+    agents = inode_of(Node(Kind.SPACE_AGENTS, ALICE.uid))
+    world.does(world.operations.mkdir(agents, b"coder", 0o755, ALICE))
+    yield world
+    world.close()

@@ -11,9 +11,8 @@ from backend.memory import MemoryStore
 from backend.sqlite import SqliteStore
 from backend.store import Store
 from ctxfs.inodes import Kind, Node, inode_of
-from tests.unit.world import Caller, World
+from tests.unit.world import ALICE, Caller, World
 
-ALICE: Any = Caller(1001, 1001)
 BOB: Any = Caller(1002, 1002)
 
 STORES: dict[str, Callable[[Path], Store]] = {

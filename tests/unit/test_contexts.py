@@ -1,9 +1,6 @@
 """Which sessions' derived files are kept in mind, and what the kernel is told of them (spec 1.7)."""
 
 import os
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,25 +9,14 @@ from backend.rows import Append, Line
 from ctxfs import contexts
 from ctxfs.inodes import Kind, Node, inode_of
 from ctxfs.kernel_cache import CONTEXT_FILES
-from tests.unit.world import Caller, World
+from tests.unit.world import ALICE, World
 
-ALICE: Any = Caller(1001, 1001)
 LINE = parse_line("messages", b'{"role":"user","content":"hi"}')
 LONG = parse_line("messages", b'{"role":"user","content":"%s"}' % (b"hi " * 1000))
 CUT = parse_line("events", b'{"type":"cut","before":0,"summary":[],"reason":"test"}')
 PROMPT = parse_line(
     "events", b'{"type":"mark","name":"prompt","data":{"header":{},"turn":1,"step":0,"reason":"r","sources":[]}}'
 )
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """Alice's agent, which has no session yet."""
-    world = World(tmp_path)
-    agents = inode_of(Node(Kind.SPACE_AGENTS, ALICE.uid))
-    world.does(world.operations.mkdir(agents, b"coder", 0o755, ALICE))
-    yield world
-    world.close()
 
 
 def new_session(world: World, lines: int = 1) -> int:

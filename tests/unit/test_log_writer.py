@@ -14,9 +14,8 @@ from backend.errors import CtxError
 from backend.rows import Append, Appended
 from ctxfs.budget import USER_LIMIT
 from ctxfs.inodes import Kind, Node, inode_of
-from tests.unit.world import Caller, World
+from tests.unit.world import ALICE, World
 
-ALICE: Any = Caller(1001, 1001)
 A, B, C = (b'{"role":"user","content":"%s"}\n' % name for name in (b"a", b"b", b"c"))
 
 

@@ -12,9 +12,8 @@ from pyfuse3 import FUSEError
 
 from ctxfs.files.providers import EMPTY_LIMIT, TOTAL_LIMIT, Providers
 from ctxfs.inodes import Kind, Node, inode_of
-from tests.unit.world import Caller, World
+from tests.unit.world import ALICE, Caller, World
 
-ALICE: Any = Caller(1001, 1001)
 BOB: Any = Caller(1002, 1002)
 HOME = inode_of(Node(Kind.HOME, ALICE.uid))
 MODELS = inode_of(Node(Kind.SPACE_MODELS, ALICE.uid))

@@ -1,8 +1,6 @@
 """Spec 3.6: what an agent is sent of its session; a run looks at what was appended since the one before."""
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 from unittest import mock
 
 import pytest
@@ -11,24 +9,13 @@ from backend.lines import parse_line
 from backend.projection import Lines
 from backend.rows import Append, Line, Row, Session
 from ctxfs.agents.mounted import sent
-from ctxfs.inodes import Kind, Node, inode_of
-from tests.unit.world import Caller, World
+from tests.unit.world import ALICE, World
 
-ALICE: Any = Caller(1001, 1001)
 CUT = parse_line("events", b'{"type":"cut","before":0,"summary":[{"role":"user","content":"sum"}],"reason":"test"}')
 
 
 def said(text: int | str) -> Line:
     return parse_line("messages", b'{"content":"%s","role":"user"}' % str(text).encode())
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path)
-    agents = inode_of(Node(Kind.SPACE_AGENTS, ALICE.uid))
-    world.does(world.operations.mkdir(agents, b"coder", 0o755, ALICE))
-    yield world
-    world.close()
 
 
 def new_session(world: World) -> int:

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from ctxfs.inodes import ROOT_INODE
-from tests.unit.world import Caller, World
+from tests.unit.world import ALICE, Caller, World
 
-ALICE: Any = Caller(1001, 1001)
 ROOT: Any = Caller(0, 0)
 UUID = "0f1e2d3c-4b5a-4697-8877-665544332211"
 

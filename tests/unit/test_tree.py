@@ -14,9 +14,8 @@ from ctxfs.files.handles import Handle
 from ctxfs.inodes import Kind, Node, inode_of, node_of
 from ctxfs.patterns import FOUND, NAMED
 from ctxfs.table import TABLE
-from tests.unit.world import Caller, World
+from tests.unit.world import ALICE, Caller, World
 
-ALICE: Any = Caller(1001, 1001)
 BOB: Any = Caller(1002, 1002)
 
 NAMES = st.sampled_from(

@@ -44,6 +44,9 @@ class Caller(NamedTuple):
     umask: int = 0
 
 
+ALICE: Any = Caller(1001, 1001)
+
+
 class World:
     """``tree`` reads, ``operations`` are the handlers; what would be sent to a kernel is noted.
 
