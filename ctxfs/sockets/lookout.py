@@ -17,9 +17,10 @@ class _Watch(NamedTuple):
 
 
 class Lookout:
-    """``run`` while connections are served, ``close`` after that."""
+    """``run`` while connections are served, ``close`` after that; ``failed`` is told of bugs in what it calls."""
 
-    def __init__(self) -> None:
+    def __init__(self, failed: Callable[[Exception], None]) -> None:
+        self._failed = failed
         self._epoll = select.epoll()
         self._watches: dict[int, _Watch] = {}
 
@@ -28,7 +29,12 @@ class Lookout:
         while True:
             await trio.lowlevel.wait_readable(self._epoll.fileno())
             for descriptor, events in self._epoll.poll(0):
-                self._look(descriptor, events)
+                try:
+                    self._look(descriptor, events)
+                except Exception as error:
+                    # A bug in one conversation ends that watch, and nobody else's.
+                    self._failed(error)
+                    self._forget(descriptor)
 
     def close(self) -> None:
         """When nothing is watched any more."""
@@ -48,14 +54,16 @@ class Lookout:
         try:
             yield
         finally:
-            if self._watches.pop(descriptor, None):
-                self._epoll.unregister(descriptor)
+            self._forget(descriptor)
 
     def _look(self, descriptor: int, events: int) -> None:
         watch = self._watches[descriptor]
         if events & (select.EPOLLHUP | select.EPOLLERR):
-            del self._watches[descriptor]
-            self._epoll.unregister(descriptor)
+            self._forget(descriptor)
             watch.gone()
         elif watch.readable and not watch.readable():
             self._epoll.modify(descriptor, 0)
+
+    def _forget(self, descriptor: int) -> None:
+        if self._watches.pop(descriptor, None):
+            self._epoll.unregister(descriptor)

@@ -65,7 +65,7 @@ class Sockets:
         self._statistics = statistics
         self._owner_uid = owner_uid
         self._limits = Limits()
-        self._lookout = Lookout()
+        self._lookout = Lookout(self._failed)
         self._scopes: dict[Address, trio.CancelScope] = {}
         self._nursery: trio.Nursery | None = None
         self.over = trio.Event()
