@@ -105,9 +105,11 @@ def _cancels(conversation: Conversation, id: str) -> Iterator[None]:
 
     def cancel(_number: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, before)
-        print("\nctx: cancelling; press Ctrl-C again to leave", file=sys.stderr)
+        print("\nctx: cancelling", end="", file=sys.stderr, flush=True)
         with conversation.connected() as other:
             other.send({"op": "cancel", "id": id, **conversation.fields})
+        # Who is told to press it sooner would leave a run behind that nobody cancelled.
+        print("; press Ctrl-C again to leave", file=sys.stderr)
 
     before = signal.signal(signal.SIGINT, cancel)
     try:

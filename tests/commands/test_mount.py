@@ -204,12 +204,13 @@ def test_the_mountpoint_may_be_a_symlink(place: Place) -> None:
 def test_in_the_foreground_it_serves_until_it_is_told_to_stop(place: Place) -> None:
     command = [sys.executable, "-m", "mountctl.main", "mount", str(place.mountpoint), "--store", str(place.store), "-f"]
     with subprocess.Popen(command, cwd=PROJECT, env=place.environment, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        first = server.stderr.readline()
         try:
-            wait_until(place.mounted, "the mount")
             assert "home" in os.listdir(place.mountpoint)
         finally:
             server.terminate()
-        _, log = server.communicate(timeout=20)
+        log = first + server.communicate(timeout=20)[1]
     assert (server.returncode, place.mounted()) == (0, None)
     assert [line.split(": ", 1)[1].split(" ")[0] for line in log.splitlines()] == ["mounted", "stopping", "unmounted"]
 
