@@ -89,8 +89,14 @@ def _busy(mount: mounts.Mount) -> str:
 
 
 def _sync(health: Health, timeout_s: int) -> None:
-    if health.files is not None:
+    """Nothing is left to sync where somebody else was quicker."""
+    if health.files is None:
+        return
+    try:
         control.ask(health.files.socket, "sync", max(1, timeout_s))
+    except control.ControlError:
+        if mounts.is_mounted(health.mount):
+            raise
 
 
 def _lazily(health: Health, timeout_s: int) -> None:

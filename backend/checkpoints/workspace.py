@@ -179,7 +179,8 @@ class Workspace:
     def release(self) -> None:
         """Makes the workspace an ordinary directory and deletes its snapshots; its index directory is left."""
         with reported():
-            if not self._took_place(self.journal.read()):
+            intent = self.journal.read()
+            if not (isinstance(intent, Releasing) and self._took_place(intent)):
                 self.require_current()
                 with self._announced(None):
                     self.snapshots.release(lambda new: self.journal.begin(Releasing(new)))

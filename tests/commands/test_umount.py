@@ -3,6 +3,7 @@
 import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ctxfs import mountpoint, probe
+from ctxfs import control, mountpoint, probe
 from ctxfs.runtime import RuntimeFiles, start_time
 from tests.commands.conftest import Place, is_gone, stop
 from tests.commands.stealing import steal_fuse_descriptor
@@ -212,3 +213,27 @@ def test_a_mount_that_is_gone_was_unmounted_however_late_the_answer_came(
     monkeypatch.setattr(probe, "umount", late)
     mountpoint.unmount(mount, flags)
     assert place.mounted() is None
+
+
+@pytest.mark.parametrize("answer", [b"", b"{"])
+def test_who_asks_a_daemon_that_another_unmount_ends_has_succeeded_too(place: Place, answer: bytes) -> None:
+    """The mount goes while the daemon is asked to sync; it ends without an answer, or with half of one."""
+    place.mount()
+    daemon, files = place.daemon(), RuntimeFiles(place.runtime, str(place.mountpoint))
+    status = msgspec.json.encode(control.ask(files.socket, "status", 60)) + b"\n"
+    files.socket.unlink()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(files.socket))
+        listening.listen()
+        command = [sys.executable, "-m", "mountctl.main", "umount", str(place.mountpoint)]
+        with subprocess.Popen(command, env=place.environment, stderr=subprocess.PIPE, text=True) as asking:
+            with listening.accept()[0] as asked:
+                assert b"status" in asked.recv(100)
+                asked.sendall(status)
+            with listening.accept()[0] as asked:
+                assert b"sync" in asked.recv(100)
+                probe.umount(str(place.mountpoint))
+                wait_until(lambda: is_gone(daemon), "the end of the daemon")
+                asked.sendall(answer)
+            assert asking.communicate(timeout=60)[1] == ""
+    assert asking.returncode == 0

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from backend.checkpoints.backends import Backends
+from backend.checkpoints.journal import Deleting, Intent, Restoring, Taking
 from backend.checkpoints.state import StateDirectory
 from backend.checkpoints.workspaces import Workspaces
 from tests.checkpointing import Kind, disk, scratch
@@ -279,3 +280,21 @@ def finish(scene: Scene, check: Check) -> None:
     nothing_is_left_over(scene.place, engine)
     check(scene, engine)
     scene.remove()
+
+
+@pytest.mark.parametrize("announced", ["checkpoint", "rollback", "delete"])
+def test_only_an_announced_recover_is_taken_for_one(place: Place, announced: str) -> None:
+    """The journal of something else that took place may still be there: it could not be ended, or not all went."""
+    scene = prepared(place, act_recover, f"announced-{announced}")
+    engine = place.engine()
+    workspace = engine.find(str(scene.path), 0)
+    took_place: dict[str, Intent] = {
+        "checkpoint": Taking("one", workspace.catalogue.snapshots["one"]),
+        "rollback": Restoring(workspace.snapshots.live_identity(), None),
+        "delete": Deleting("three"),
+    }
+    workspace.journal.begin(took_place[announced])
+    engine.recover(workspace)
+    assert (describe(scene.path), scene.path.is_symlink()) == (scene.trees["now"], False)
+    nothing_is_left_over(place, engine)
+    shutil.rmtree(scene.path)
