@@ -6,6 +6,7 @@ A dead mount is cleaned away only if it is ours: of type fuse.ctxfs, by this use
 import contextlib
 import errno
 import os
+import time
 from pathlib import Path
 
 from backend.errors import CtxError
@@ -15,6 +16,9 @@ from ctxfs.runtime import AlreadyMounted
 
 PATIENCE_S = 10.0
 """A busy machine is not a hung mount, and nothing waits for this but a mount that hangs."""
+
+_GLANCE_S = 2.0
+_GLANCES_APART_S = 0.02
 
 
 class MountpointMissing(CtxError):
@@ -71,13 +75,19 @@ def prepare(mountpoint: str, runtime_dir: Path) -> list[Path]:
 def unmount(mount: mounts.Mount, flags: int = 0) -> None:
     """Takes this very mount out of the tree (``OSError``, ``HungError``).
 
-    Gone is gone: on a busy machine an answer may come late, and somebody else may have been quicker.
+    Gone is gone: on a busy machine an answer may come late, and somebody else may have been quicker. Nobody is in the
+    way who merely looks: a monitor's statfs(2) makes a mount busy for as long as the daemon takes to answer.
     """
-    try:
-        probe.umount(mount.mountpoint, flags)
-    except OSError:
-        if mounts.is_mounted(mount):
-            raise
+    deadline = time.monotonic() + _GLANCE_S
+    while True:
+        try:
+            return probe.umount(mount.mountpoint, flags)
+        except OSError as error:
+            if not mounts.is_mounted(mount):
+                return None
+            if error.errno != errno.EBUSY or mounts.holders(mount.device) or time.monotonic() > deadline:
+                raise
+        time.sleep(_GLANCES_APART_S)
 
 
 def remove_dead(health: Health) -> None:

@@ -76,6 +76,7 @@ def _fusermount(path: str, options: list[str], timeout_s: float) -> None:
     with _reaped(child, path):
         assert child.stdout is not None
         message = _read_line(child.stdout.fileno(), START_TIMEOUT_S + timeout_s)
+        child.wait(START_TIMEOUT_S)
     if child.returncode != 0:
         number = errno.EBUSY if b"busy" in message else errno.EPERM
         raise OSError(number, os.fsdecode(message).strip() or os.strerror(number), path)
@@ -92,6 +93,7 @@ def _call(name: str, *arguments: str, timeout_s: float) -> str:
         assert child.stdout is not None
         _read_line(child.stdout.fileno(), START_TIMEOUT_S)
         answer = _read_line(child.stdout.fileno(), timeout_s)
+        child.wait(START_TIMEOUT_S)  # an answer is one, however long the machine takes to end who gave it
     number, separator, value = os.fsdecode(answer).partition(" ")
     if not separator:
         raise OSError(errno.EIO, f"the {name} call died", arguments[0])
@@ -117,7 +119,6 @@ def _reaped(child: subprocess.Popen[bytes], what: str) -> Iterator[None]:
     """Ends a child that does not answer; one that cannot be killed is left behind."""
     try:
         yield
-        child.wait(_KILL_TIMEOUT_S)
     except (TimeoutError, subprocess.TimeoutExpired):
         child.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -23,13 +23,13 @@ import pytest
 from backend.checkpoints import wire
 from backend.checkpoints.bincode import WireError
 from tests.crash.disks import need_loop_devices
-from tests.mounting import PROJECT, SCRATCH
+from tests.mounting import PATIENCE_S, PROJECT, SCRATCH
 from tests.people import ROOT, Person
 
 Kind = Literal["copy", "reflink", "btrfs", "btrfs-loop"]
 KINDS: tuple[Kind, ...] = ("copy", "reflink", "btrfs", "btrfs-loop")
 MIB = 1 << 20
-TIMEOUT_S = 60.0
+TIMEOUT_S = PATIENCE_S
 
 _MAKERS = {
     "copy": ["mkfs.ext4", "-q", "-F", "-m", "0"],

@@ -11,9 +11,7 @@ from typing import NamedTuple
 
 from mountctl.cli import run
 from mountctl.ctx import PROGRAM
-from tests.mounting import PROJECT
-
-TIMEOUT_S = 30.0
+from tests.mounting import PATIENCE_S, PROJECT
 
 
 class Ran(NamedTuple):
@@ -32,7 +30,7 @@ def run_program(module: str, *arguments: str, environment: Mapping[str, str]) ->
         capture_output=True,
         text=True,
         errors="surrogateescape",
-        timeout=TIMEOUT_S,
+        timeout=PATIENCE_S,
         cwd="/",
         env={**environment, "PYTHONPATH": str(PROJECT)},
         check=False,

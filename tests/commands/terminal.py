@@ -9,8 +9,7 @@ import sys
 import termios
 
 from tests.commands.conftest import Agent
-from tests.commands.running import TIMEOUT_S
-from tests.mounting import PROJECT
+from tests.mounting import PATIENCE_S, PROJECT
 
 # Python sets the controlling terminal of a child only with os.login_tty, from 3.11 on.
 _START = "import os, sys; os.login_tty(0); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
@@ -32,7 +31,7 @@ def on_terminal(agent: Agent, *arguments: str, size: tuple[int, int] = (0, 0), c
     os.close(slave)
     shown = b"".join(iter(lambda: _some(master), b""))
     os.close(master)
-    assert process.wait(TIMEOUT_S) == code, shown
+    assert process.wait(PATIENCE_S) == code, shown
     return shown.decode().replace("\r\n", "\n")
 
 

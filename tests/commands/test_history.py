@@ -12,7 +12,7 @@ import pytest
 
 from tests.commands.conftest import Agent
 from tests.commands.terminal import on_terminal
-from tests.mounting import PROJECT
+from tests.mounting import PATIENCE_S, PROJECT
 
 BIG = 512 << 20
 ESC = "\x1b[2Jboo"
@@ -130,7 +130,7 @@ def test_a_page_goes_where_a_link_leads_and_into_a_pipe(agent: Agent, tmp_path: 
     reader = subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE)
     for name in ("link", "pipe"):
         assert agent.run("agent", "history", agent.name, "--html", str(tmp_path / name)) == (0, "", "")
-    piped, _ = reader.communicate(timeout=30)
+    piped, _ = reader.communicate(timeout=PATIENCE_S)
     assert (tmp_path / "page").read_bytes() == piped and b"hello" in piped
     assert (tmp_path / "link").is_symlink() and (tmp_path / "pipe").is_fifo()
 

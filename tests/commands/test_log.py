@@ -16,9 +16,7 @@ from mountctl.ctx_agent_log import _followed, _line
 from tests.commands.conftest import Agent
 from tests.commands.terminal import on_terminal
 from tests.mount.acting import write_once
-from tests.mounting import PROJECT, running_mount
-
-WAIT_S = 20.0
+from tests.mounting import PATIENCE_S, PROJECT, running_mount
 
 
 def filled(agent: Agent) -> Path:
@@ -108,7 +106,7 @@ class Following:
     def line(self) -> str:
         """The next line; fails where none comes."""
         while b"\n" not in self._held:
-            ready, _, _ = select.select([self._out], [], [], WAIT_S)
+            ready, _, _ = select.select([self._out], [], [], PATIENCE_S)
             assert ready, "no line came"
             chunk = os.read(self._out, 65536)
             assert chunk, "it ended"
@@ -166,7 +164,7 @@ def test_following_ends_when_its_reader_has_gone(agent: Agent) -> None:
         log.line()
         assert log.process.stdout is not None
         log.process.stdout.close()
-        assert log.process.wait(WAIT_S) == 0
+        assert log.process.wait(PATIENCE_S) == 0
 
 
 def test_following_ends_when_the_daemon_has(fuse_device: None) -> None:
@@ -177,7 +175,7 @@ def test_following_ends_when_the_daemon_has(fuse_device: None) -> None:
         with following(agent) as log:
             assert all(log.line() for _ in range(4))
             mount.kill()
-            assert log.process.wait(WAIT_S) == 69
+            assert log.process.wait(PATIENCE_S) == 69
         mount.unmount()
         mount.start()
 
@@ -187,7 +185,7 @@ def test_following_ends_at_an_interrupt(agent: Agent) -> None:
     with following(agent) as log:
         log.line()
         log.process.send_signal(signal.SIGINT)
-        assert log.process.wait(WAIT_S) == 130
+        assert log.process.wait(PATIENCE_S) == 130
 
 
 @pytest.mark.parametrize("options", [(), ("--pretty",)])
@@ -201,7 +199,7 @@ def test_following_ends_where_the_session_is_archived_with_its_last_line(
         agent.say("s", "user", "last words")
         assert agent.run("agent", "session", "archive", agent.name, "s").code == 0
         assert "last words" in log.line()
-        assert log.process.wait(WAIT_S) == 0
+        assert log.process.wait(PATIENCE_S) == 0
 
 
 def test_following_ends_though_another_session_takes_the_name_of_the_archived(agent: Agent) -> None:
@@ -212,7 +210,7 @@ def test_following_ends_though_another_session_takes_the_name_of_the_archived(ag
         assert agent.run("agent", "session", "archive", agent.name, "s").code == 0
         session.mkdir()
         agent.say("s", "user", "of another")
-        assert log.process.wait(WAIT_S) == 0
+        assert log.process.wait(PATIENCE_S) == 0
         assert log.process.stdout is not None and b"of another" not in log.process.stdout.read()
 
 
@@ -221,7 +219,7 @@ def test_what_is_archived_when_it_is_to_be_followed_is_no_session(agent: Agent) 
     filled(agent)
     assert agent.run("agent", "session", "archive", agent.name, "s").code == 0
     with following(agent, "-s", "s") as log:
-        assert log.process.wait(WAIT_S) == 1
+        assert log.process.wait(PATIENCE_S) == 1
 
 
 def test_a_log_that_is_archived_once_it_is_open_is_followed_to_its_end(agent: Agent) -> None:
@@ -239,7 +237,7 @@ def test_following_ends_where_the_session_is_deleted(agent: Agent) -> None:
     with following(agent, "-s", "s") as log:
         assert all(log.line() for _ in range(4))
         os.setxattr(session, "user.ctx.delete", b"s")
-        assert log.process.wait(WAIT_S) == 1
+        assert log.process.wait(PATIENCE_S) == 1
 
 
 def test_lines_after_garbage_are_shown() -> None:

@@ -15,7 +15,8 @@ from ctxfs.runtime import RuntimeFiles
 from tests.commands.conftest import Place
 from tests.commands.stealing import steal_fuse_descriptor
 from tests.mount.acting import write_once
-from tests.mounting import PROJECT, wait_until
+from tests.mounting import PATIENCE_S, PROJECT, wait_until
+from tests.own_mounts import in_own_mounts
 from tests.people import outcome
 
 
@@ -210,7 +211,7 @@ def test_in_the_foreground_it_serves_until_it_is_told_to_stop(place: Place) -> N
             assert "home" in os.listdir(place.mountpoint)
         finally:
             server.terminate()
-        log = first + server.communicate(timeout=20)[1]
+        log = first + server.communicate(timeout=PATIENCE_S)[1]
     assert (server.returncode, place.mounted()) == (0, None)
     assert [line.split(": ", 1)[1].split(" ")[0] for line in log.splitlines()] == ["mounted", "stopping", "unmounted"]
 
@@ -231,7 +232,7 @@ def test_a_daemon_that_is_stopped_at_any_moment_leaves_no_mount_and_no_runtime_f
         if when == "_unmount":
             wait_until(place.mounted, "the mount")
             daemon.terminate()
-        answer, log = daemon.communicate(timeout=20)
+        answer, log = daemon.communicate(timeout=PATIENCE_S)
     assert (daemon.returncode, answer, place.mounted()) == (0, "", None), log
     assert f"stopping on {name}" in log
     assert [path.suffix for path in place.runtime.iterdir()] == [".lock"]
@@ -258,7 +259,8 @@ def test_a_sys_that_cannot_be_written_keeps_nobody_from_mounting(place: Place) -
         mountctl umount {place.mountpoint}
     """
     ran = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", script],
+        in_own_mounts(place.base, "sh", "-c", script),
+        cwd=PROJECT,
         env={**place.environment, "PYTHONPATH": str(PROJECT)},
         capture_output=True,
         text=True,

@@ -9,7 +9,8 @@ import pytest
 
 from mountctl import mount_helper
 from tests.commands.running import Ran, mountctl, run_program
-from tests.mounting import SCRATCH
+from tests.mounting import PROJECT, SCRATCH
+from tests.own_mounts import in_own_mounts
 
 FSTAB = (
     "defaults",
@@ -78,7 +79,7 @@ def test_mount_finds_the_helper(place: Path) -> None:
         cat {place}/ctx/status
         umount {place}/ctx
     """
-    command = ["unshare", "-m", "sh", "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    command = in_own_mounts(place, "sh", "-c", script)
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "=" in done.stdout

@@ -13,7 +13,7 @@ import pytest
 
 from ctxfs.agents.requests import MAX_INPUT
 from tests.commands.running import Ran, ctx
-from tests.mounting import PROJECT, RunningMount, running_mount, wait_until
+from tests.mounting import PATIENCE_S, PROJECT, RunningMount, running_mount, wait_until
 from tests.people import ROOT
 from tests.socket.workshop import SAYS_HI, Bot, Workshop
 
@@ -33,7 +33,7 @@ def run(mount: RunningMount, *arguments: str, stdin: str = "") -> Ran:
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE_S,
         cwd=PROJECT,
         env=mount.environment,
         check=False,
@@ -191,7 +191,7 @@ def test_the_first_interrupt_cancels_the_run(workshop: Workshop) -> None:
     bot = workshop.bot(SLOW)
     process = started(bot, "send", bot.name, "x")
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out) == (130, "\n")
     assert err.splitlines()[-1] == "ctx: cancelled"
     assert (roots(bot) / "state").read_text() == "done\n"
@@ -207,10 +207,10 @@ def test_the_second_interrupt_leaves(workshop: Workshop) -> None:
         while "again to leave" not in process.stderr.readline():
             pass
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        assert process.wait(PATIENCE_S) == 130
     finally:
         os.kill(workshop.mount.pid, signal.SIGCONT)
-    process.communicate(timeout=20)
+    process.communicate(timeout=PATIENCE_S)
     wait_until(lambda: (roots(bot) / "state").read_text() == "done\n", "the end of the run")
 
 
@@ -220,7 +220,7 @@ def test_another_command_cancels_it(workshop: Workshop) -> None:
     cancelled = run(workshop.mount, "cancel", bot.name, "c1")
     assert cancelled.code == 0
     assert cancelled.out.startswith("cancelled ctx-")
-    process.communicate(timeout=20)
+    process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ctxfs import control, mountpoint, probe
+from ctxfs import control, mountpoint, mounts, probe
 from ctxfs.runtime import RuntimeFiles, start_time
 from tests.commands.conftest import Place, is_gone, stop
 from tests.commands.stealing import steal_fuse_descriptor
-from tests.mounting import wait_until
+from tests.mounting import PATIENCE_S, wait_until
 
 HOLD = {
     "cwd": "import os; os.chdir(sys.argv[1])",
@@ -81,12 +81,12 @@ def test_a_lazy_umount_lets_users_finish(place: Place) -> None:
     place.mount()
     with (place.mountpoint / "status").open("rb") as file:
         umount = subprocess.Popen(
-            [sys.executable, "-m", "mountctl.main", "umount", str(place.mountpoint), "--lazy", "--timeout", "20"],
+            [sys.executable, "-m", "mountctl.main", "umount", str(place.mountpoint), "--lazy", "--timeout", "60"],
             env=place.environment,
         )
         wait_until(lambda: place.mounted() is None, "the unmount")
         assert b"state=ok" in file.read()
-    assert umount.wait(20) == 0
+    assert umount.wait(PATIENCE_S) == 0
 
 
 def test_a_stopped_daemon_is_named_and_left_alone(place: Place) -> None:
@@ -237,3 +237,46 @@ def test_who_asks_a_daemon_that_another_unmount_ends_has_succeeded_too(place: Pl
                 asked.sendall(answer)
             assert asking.communicate(timeout=60)[1] == ""
     assert asking.returncode == 0
+
+
+@pytest.fixture
+def busy_at_first(place: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[mounts.Mount, list[int]]]:
+    """A mount that is busy for three calls, and the flags of those that were made."""
+    place.mountpoint.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "looked-at", place.mountpoint], check=True)
+    mount, calls, umount = place.mounted(), list[int](), probe.umount
+    assert mount is not None
+
+    def busy(path: str, flags: int) -> None:
+        calls.append(flags)
+        if len(calls) <= 3:
+            raise OSError(errno.EBUSY, "busy")
+        umount(path, flags)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(probe, "umount", busy)
+        yield mount, calls
+
+
+def test_who_merely_looks_at_a_mount_is_not_in_the_way(busy_at_first: tuple[mounts.Mount, list[int]]) -> None:
+    """A monitor's statfs(2) is no use of it, and nobody is found who uses it."""
+    mount, calls = busy_at_first
+    mountpoint.unmount(mount)
+    assert (len(calls), mounts.is_mounted(mount)) == (4, False)
+
+
+def test_who_uses_a_mount_is_found_at_once(busy_at_first: tuple[mounts.Mount, list[int]]) -> None:
+    mount, calls = busy_at_first
+    with holder("cwd", Path(mount.mountpoint)), pytest.raises(OSError, match="busy"):
+        mountpoint.unmount(mount)
+    assert (len(calls), mounts.is_mounted(mount)) == (1, True)
+
+
+def test_what_nobody_is_seen_to_use_is_not_looked_at_for_ever(
+    busy_at_first: tuple[mounts.Mount, list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mountpoint, "_GLANCE_S", 0.0)
+    mount, calls = busy_at_first
+    with pytest.raises(OSError, match="busy"):
+        mountpoint.unmount(mount)
+    assert (len(calls), mounts.is_mounted(mount)) == (1, True)

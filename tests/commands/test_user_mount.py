@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 from tests.commands.conftest import Place
-from tests.mounting import PROJECT
+from tests.mounting import PATIENCE_S, PROJECT
+from tests.own_mounts import in_own_mounts
 from tests.people import may_have_namespaces
 
 UID = pwd.getpwnam("daemon").pw_uid  # fusermount3 wants a uid that has a name
@@ -58,7 +59,13 @@ def test_a_user_mounts_looks_and_unmounts(place: Place) -> None:
         **{"CTX_ROOT": str(home / "ctx"), "CTXFS_RUNTIME_DIR": str(home / "run"), "XDG_DATA_HOME": str(home / "data")},
     }
     ran = subprocess.run(
-        ["unshare", "-m", "sh", "-c", SCRIPT], env=environment, capture_output=True, text=True, check=False, timeout=50
+        in_own_mounts(place.base, "sh", "-c", SCRIPT),
+        cwd=PROJECT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
     )
     assert ran.stderr == ""
     assert ran.returncode == 0

@@ -62,7 +62,7 @@ def test_no_acknowledged_line_is_lost_and_none_is_torn(mount: RunningMount) -> N
         for writer in writers:
             writer.start()
         wanted = random.randrange(1, 200)
-        wait_until(functools.partial(have_acknowledged, writers, wanted), f"{wanted} lines", 30)
+        wait_until(functools.partial(have_acknowledged, writers, wanted), f"{wanted} lines")
         mount.kill()
         for writer in writers:
             writer.join()

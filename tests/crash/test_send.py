@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from ctxfs.stores import Format
-from tests.mounting import RunningMount, running_mount
+from tests.mounting import PATIENCE_S, RunningMount, running_mount
 from tests.people import ALICE
 from tests.socket.client import connected, request
 from tests.socket.workshop import Workshop, to_the_end
@@ -36,7 +36,7 @@ def die_at(mount: RunningMount, step: str) -> None:
 
 def start_again(mount: RunningMount) -> None:
     assert mount.process is not None
-    mount.process.wait(20)
+    mount.process.wait(PATIENCE_S)
     (mount.base / "step").unlink()
     mount.unmount()
     mount.start()

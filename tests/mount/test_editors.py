@@ -17,6 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.mount.acting import EXCHANGE, NOREPLACE, message, new_session, opened, renameat2, write_once
+from tests.mounting import PATIENCE_S
 
 A, B, C = message("a"), message("b"), message("c")
 UUID = "0f1e2d3c-4b5a-4697-8877-665544332211"
@@ -191,7 +192,12 @@ def _program(*command: str | Path, environment: dict[str, bytes] | None = None) 
         pytest.skip(f"{command[0]} is not installed")
     values = {key.encode(): value for key, value in (environment or {}).items()}
     subprocess.run(
-        command, check=True, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, env=dict(os.environb) | values
+        command,
+        check=True,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=PATIENCE_S,
+        env=dict(os.environb) | values,
     )
 
 

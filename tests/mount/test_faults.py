@@ -13,7 +13,7 @@ from ctxfs import control, mounts
 from tests.faulty_daemon import FATAL, PLACES
 from tests.mount.acting import figures
 from tests.mount.scenery import append, put, said
-from tests.mounting import RunningMount, running_mount, wait_until
+from tests.mounting import PATIENCE_S, RunningMount, running_mount, wait_until
 from tests.people import ALICE, outcome
 from tests.socket.client import connected
 
@@ -263,7 +263,7 @@ def test_a_thread_that_dies_ends_the_daemon_loudly_and_leaves_no_mount(fuse_devi
         with pytest.raises(OSError, match=r"Transport endpoint|connection abort"):
             os.stat(mount.path / "home/0/agent")
         assert mount.process is not None
-        assert mount.process.wait(30) == 70
+        assert mount.process.wait(PATIENCE_S) == 70
         assert mounts.mount_at(str(mount.path)) is None
         (report,) = [line for line in mount.log.read_text().splitlines() if "the daemon failed" in line]
         assert "planted in loop" in report and "in raise_if_chosen" in report and "the FUSE thread died" in report

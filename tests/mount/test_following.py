@@ -13,10 +13,10 @@ import pytest
 
 from backend.names import cwd_key
 from tests.mount.scenery import Home, append, event, put, said
-from tests.mounting import wait_until
+from tests.mounting import PATIENCE_S, wait_until
 
 ROUNDS = 2000
-DEADLINE_MS = 20_000
+DEADLINE_MS = PATIENCE_S * 1000
 
 
 @contextlib.contextmanager
@@ -240,7 +240,7 @@ def test_select_is_woken_too(home: Home) -> None:
     with polled(path) as (descriptor, _):
         writer = threading.Thread(target=lambda: append(path, event("delta", run="r", text="x")))
         writer.start()
-        assert select.select([], [], [descriptor], DEADLINE_MS / 1000) == ([], [], [descriptor])
+        assert select.select([], [], [descriptor], PATIENCE_S) == ([], [], [descriptor])
         writer.join()
 
 
@@ -251,7 +251,7 @@ def test_epoll_is_woken_too(home: Home) -> None:
         assert epoll.poll(0) == []
         writer = threading.Thread(target=lambda: append(path, said("x")))
         writer.start()
-        assert epoll.poll(DEADLINE_MS / 1000) == [(descriptor, select.EPOLLPRI)]
+        assert epoll.poll(PATIENCE_S) == [(descriptor, select.EPOLLPRI)]
         writer.join()
 
 
@@ -317,5 +317,5 @@ def test_a_look_by_one_thread_does_not_forget_who_waits_on_the_same_descriptor(h
         for _ in range(50):
             assert other.poll(0) == []
         append(path, said("x"))
-        wait_until(woken.is_set, "the waiting poll's return", DEADLINE_MS / 1000)
+        wait_until(woken.is_set, "the waiting poll's return")
         waiter.join()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mounting import RunningMount, running_mount
+from tests.mounting import PATIENCE_S, RunningMount, running_mount
 
 
 class Manager:
@@ -16,7 +16,7 @@ class Manager:
         self.path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(str(path))
-        self._socket.settimeout(30)
+        self._socket.settimeout(PATIENCE_S)
 
     def hears(self) -> list[str]:
         return self._socket.recv(4096).decode().split("\n")

@@ -11,15 +11,13 @@ from typing import NamedTuple
 import pytest
 
 from tests.loop_disk import loop_disk
+from tests.own_mounts import in_own_mounts
 from tests.posix.cases import OWNER
 from tests.posix.serve import KEY
 from tests.posix.table import namespace_of
 
 # In a mount namespace of its own, where /dev/fuse is everyone's, as it is where users may mount at all.
-OWN_DEVICE = (
-    *("unshare", "-m", "sh", "-c"),
-    'mknod "$0" c 10 229 && chmod 666 "$0" && mount --bind "$0" /dev/fuse && exec "$@"',
-)
+OWN_DEVICE = ("sh", "-c", 'mknod "$0" c 10 229 && chmod 666 "$0" && mount --bind "$0" /dev/fuse && exec "$@"')
 
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="acts as several users")
@@ -59,7 +57,7 @@ def served(base: Path, mountpoint: Path, uid: int) -> Iterator[int]:
     """A mount as long as the block takes, and its server's pid."""
     command = [sys.executable, "-m", "tests.posix.serve", str(base), str(mountpoint), str(uid)]
     if uid != 0:
-        command = [*OWN_DEVICE, str(mountpoint.parent / "fuse"), *command]
+        command = in_own_mounts(mountpoint.parent, *OWN_DEVICE, str(mountpoint.parent / "fuse"), *command)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         assert server.stderr is not None

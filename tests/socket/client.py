@@ -7,9 +7,8 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from tests.mounting import PATIENCE_S
 from tests.people import Person
-
-TIMEOUT_S = 20.0
 
 
 class Client:
@@ -17,7 +16,7 @@ class Client:
 
     def __init__(self, path: Path, person: Person | None = None) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket.settimeout(TIMEOUT_S)
+        self.socket.settimeout(PATIENCE_S)
         try:
             with person.acting() if person else nullcontext():
                 self.socket.connect(str(path))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mounting import running_mount, wait_until
+from tests.mounting import PATIENCE_S, running_mount, wait_until
 from tests.people import ALICE, BOB, Person
 from tests.socket.client import request
 from tests.socket.workshop import Bot, Workshop, to_the_end
@@ -93,12 +93,12 @@ def test_who_polls_it_is_woken(workshop: Workshop) -> None:
         assert changes.poll(0) == []
         client.send(bot.sending(id="c1"))
         client.frame()
-        assert changes.poll(20_000)
+        assert changes.poll(PATIENCE_S * 1000)
         assert os.pread(file.fileno(), 100, 0) == ACTIVE.encode()
         assert changes.poll(0) == []
         client.send(request("cancel", id="c1") + b"\n")
         to_the_end(client)
-        assert changes.poll(20_000)
+        assert changes.poll(PATIENCE_S * 1000)
         assert os.pread(file.fileno(), 100, 0) == IDLE.encode()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ctxfs import mounts
-from tests.mounting import RunningMount, running_mount, wait_until
+from tests.mounting import PATIENCE_S, RunningMount, running_mount, wait_until
 from tests.people import ALICE, BOB, ROOT, Person, chroot_with, outcome
 from tests.socket.client import answer, connected
 
@@ -70,7 +70,7 @@ def test_a_plain_umount_succeeds_while_a_client_is_connected(mount: RunningMount
         subprocess.run(["umount", mount.path], check=True)
         assert client.frame() == {}
         assert mount.process is not None
-        assert mount.process.wait(30) == 0
+        assert mount.process.wait(PATIENCE_S) == 0
 
 
 def test_who_holds_a_file_keeps_the_mount_and_its_sockets(mount: RunningMount) -> None:
@@ -89,7 +89,7 @@ def test_a_lazy_umount_closes_the_sockets_and_ends_with_its_last_holder(mount: R
             assert client.frame() == {}
             held.read()
         assert mount.process is not None
-        assert mount.process.wait(30) == 0
+        assert mount.process.wait(PATIENCE_S) == 0
 
 
 def test_a_daemon_that_stops_lets_its_clients_go(mount: RunningMount) -> None:

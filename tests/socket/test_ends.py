@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ctxfs.agents.settings import Settings
-from tests.mounting import running_mount, wait_until
+from tests.mounting import PATIENCE_S, running_mount, wait_until
 from tests.people import ALICE, BOB
 from tests.socket.client import request
 from tests.socket.workshop import Workshop, to_the_end, types
@@ -315,7 +315,7 @@ def test_an_unmount_ends_what_runs(fuse_device: None) -> None:
             wait_until(lambda: is_running(marker), "the agent")
         subprocess.run(["umount", mount.path], check=True)
         assert mount.process is not None
-        assert mount.process.wait(20) == 0
+        assert mount.process.wait(PATIENCE_S) == 0
         assert not is_running(marker)
         mount.start()
         assert bot.log()[1][2]["code"] == "EHOSTDOWN"
@@ -333,7 +333,7 @@ def test_a_forced_unmount_ends_the_daemon_whatever_it_was_asked(fuse_device: Non
             client.frame()
             subprocess.run(["umount", "-f", mount.path], check=True)
             assert mount.process is not None
-            assert mount.process.wait(20) == 0
+            assert mount.process.wait(PATIENCE_S) == 0
         mount.start()
         assert types(bot.send(id="c1")) == ["done"]
 

@@ -7,6 +7,7 @@ import pytest
 
 from ctxfs.files.passthrough_blocking import BlockingCalls
 from ctxfs.loop import Loop
+from tests.mounting import PATIENCE_S
 
 
 def run_both(loop: Loop, calls: BlockingCalls, first: Callable[[], int], second: Callable[[], int]) -> list[int]:
@@ -30,7 +31,7 @@ def test_a_slow_call_holds_up_nobody() -> None:
     done = threading.Event()
 
     def slow() -> int:
-        assert done.wait(10)
+        assert done.wait(PATIENCE_S)
         return 1
 
     def quick() -> int:

@@ -11,6 +11,7 @@ import pytest
 
 from backend.checkpoints import wire
 from tests.checkpointing import MIB, CheckpointDaemon, checkpoint_daemon, raw_exchange, receive_all
+from tests.mounting import PATIENCE_S
 
 CONFIG = wire.frame(wire.encode_request(wire.Config()))
 
@@ -22,7 +23,7 @@ def response_of(received: bytes) -> wire.Response:
 
 def connected(daemon: CheckpointDaemon) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(30)
+    connection.settimeout(PATIENCE_S)
     connection.connect(str(daemon.socket))
     return connection
 

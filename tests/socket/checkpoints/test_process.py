@@ -15,7 +15,7 @@ from mountctl import checkpointd
 from mountctl.cli import DENIED, Failure
 from tests.checkpointing import MIB, CheckpointDaemon, checkpoint_daemon, receive_all
 from tests.commands.running import mountctl
-from tests.mounting import wait_until
+from tests.mounting import PATIENCE_S, wait_until
 from tests.people import ALICE
 
 
@@ -65,7 +65,7 @@ def test_a_request_that_was_taken_is_answered_before_it_ends(daemon: CheckpointD
     workspace = daemon.new_workspace()
     sent = wire.frame(wire.encode_request(wire.Checkpoint(str(workspace), "one")))
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(30)
+        connection.settimeout(PATIENCE_S)
         connection.connect(str(daemon.socket))
         connection.sendall(sent[:10])
         daemon.expect(wire.ConfigOk, wire.Config())
@@ -73,7 +73,7 @@ def test_a_request_that_was_taken_is_answered_before_it_ends(daemon: CheckpointD
         wait_until(lambda: not daemon.answers(), "the end of accepting")
         connection.sendall(sent[10:])
         assert wire.decode_response(receive_all(connection)[4:]) == wire.CheckpointOk("one")
-    assert daemon.process.wait(30) == 0
+    assert daemon.process.wait(PATIENCE_S) == 0
     daemon.start()
     assert daemon.ids(workspace) == ["one"]
 
@@ -84,7 +84,7 @@ def test_a_slow_reader_of_a_long_answer_keeps_nobody_waiting(daemon: CheckpointD
     for number in range(8):
         daemon.checkpoint(workspace, f"s{number}", message=message)
     with socket.socket(socket.AF_UNIX) as slow:
-        slow.settimeout(30)
+        slow.settimeout(PATIENCE_S)
         slow.connect(str(daemon.socket))
         slow.sendall(wire.frame(wire.encode_request(wire.List(str(workspace)))))
         first = slow.recv(100)
