@@ -57,7 +57,7 @@ def examine(directory: Path) -> dict[str, Any]:
     form = stores.choose(directory, None)
     try:
         with contextlib.closing(stores.open_store(directory, form)) as store:
-            examination = StoreExamination(store, values_follow=form != "jsonl")
+            examination = StoreExamination(store)
             faults = [Fault("database", "", reason) for reason in (*store.integrity(), *store.drift())]
             faults += [*examination.faults(), *_orphans(store, stores.disk_directory(directory, form))]
     except StoreCorrupt as error:

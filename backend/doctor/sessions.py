@@ -4,7 +4,7 @@ A history that cannot be proven is looked at as files, line by line; any other a
 """
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import get_args
@@ -45,23 +45,27 @@ class Looked(msgspec.Struct, frozen=True):
     entries: int
 
 
+def facts_of(form: str) -> Sequence[str]:
+    """What follows from a session's log in a store of that form; in a foreign tree its other files may say more."""
+    return _LOG_FACTS if form == "jsonl" else _LOG_FACTS + _EVENT_FACTS
+
+
 def check_session(
-    ask: Ask, session: Session, path: str, *, values_follow: bool, told: Callable[[int], None] = lambda _: None
+    ask: Ask, session: Session, path: str, facts: Sequence[str], told: Callable[[int], None] = lambda _: None
 ) -> Looked:
     """All that is wrong with a session in the directory ``path``; that it cannot be read is one fault (``Missing``).
 
-    ``values_follow``: its state, cwd and meta follow from its events alone; in a foreign tree its files may say more.
-    ``told`` is told now and then how many bytes were read.
+    ``facts``: those of it that are compared with its log. ``told`` is told now and then how many bytes were read.
     """
     try:
-        return _checked(ask, session, path, values_follow, told)
+        return _checked(ask, session, path, facts, told)
     except Missing:
         raise
     except (CtxError, msgspec.MsgspecError, LookupError, ValueError, struct.error) as error:
         return Looked([Fault("history", path, f"it cannot be read: {error}")], 0)
 
 
-def _checked(ask: Ask, session: Session, path: str, values_follow: bool, told: Callable[[int], None]) -> Looked:
+def _checked(ask: Ask, session: Session, path: str, facts: Sequence[str], told: Callable[[int], None]) -> Looked:
     if session.fault is not None:
         faults = list(islice(_bad_lines(ask, session, path), MOST + 1))
         if not faults:
@@ -72,7 +76,7 @@ def _checked(ask: Ask, session: Session, path: str, values_follow: bool, told: C
     faults = reader.faults
     for fault in broken[: MOST + 1]:
         faults.append(Fault(fault.rule, path, fault.reason, n=fault.index))
-    faults += reader.drift(_LOG_FACTS + (_EVENT_FACTS if values_follow else ()))
+    faults += reader.drift(facts)
     return Looked(_bounded(faults, path), reader.count)
 
 
@@ -129,7 +133,7 @@ class _Reader:
             self._lines = []
             self._told(sum(offset for _, offset in self._at.values()))
 
-    def drift(self, names: tuple[str, ...]) -> Iterator[Fault]:
+    def drift(self, names: Sequence[str]) -> Iterator[Fault]:
         """Files that do not say what the log says."""
         self._advance()
         for name in names:

@@ -6,7 +6,7 @@ from typing import TypeVar
 from backend.asking import SESSIONS, live_sessions
 from backend.doctor.faults import Fault
 from backend.doctor.owners import check_owner
-from backend.doctor.sessions import check_session
+from backend.doctor.sessions import check_session, facts_of
 from backend.rows import Owner, Session
 from backend.store import Store
 
@@ -19,13 +19,13 @@ def sessions_directory(owner: Owner) -> str:
 
 
 class StoreExamination:
-    """Counts what it reads: ``sessions``, ``entries``. ``values_follow`` as in ``check_session``."""
+    """Counts what it reads: ``sessions``, ``entries``."""
 
-    def __init__(self, store: Store, *, values_follow: bool) -> None:
+    def __init__(self, store: Store) -> None:
         self.sessions = 0
         self.entries = 0
         self._store = store
-        self._values_follow = values_follow
+        self._facts = facts_of(store.status().format)
 
     def faults(self) -> Iterator[Fault]:
         """All that is wrong, with paths relative to the mount's root (``StoreFailed``: it cannot be read)."""
@@ -51,7 +51,7 @@ class StoreExamination:
             yield from self._session(session, f"{path}/{session.name}")
 
     def _session(self, session: Session, path: str) -> Sequence[Fault]:
-        looked = check_session(self._ask, session, path, values_follow=self._values_follow)
+        looked = check_session(self._ask, session, path, self._facts)
         self.sessions += 1
         self.entries += looked.entries
         return looked.faults

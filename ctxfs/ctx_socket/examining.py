@@ -15,7 +15,7 @@ import trio
 from backend.asking import SESSIONS
 from backend.doctor.faults import Fault
 from backend.doctor.owners import check_owner
-from backend.doctor.sessions import check_session
+from backend.doctor.sessions import check_session, facts_of
 from backend.doctor.stores import sessions_directory
 from backend.errors import InvalidValue, Missing, StoreFailed, StoreFull
 from backend.rows import ArchiveDirectory, Owner, Session
@@ -48,7 +48,7 @@ class Examinations:
         """A frame a fault, now and then one that says how far it is, then ``end``."""
         space, owners = await self._bridge.run(partial(_asked, connection.peer, request))
         form = await self._bridge.run(lambda core: core.store.status().format)
-        report = _Report(connection, values_follow=form != "jsonl")
+        report = _Report(connection, facts_of(form))
         async with self._turns[connection.peer.uid]:
             if request.session is not None:
                 session = await self._bridge.run(partial(_session, owners[0], request.session))
@@ -109,14 +109,7 @@ class Examinations:
             after = page[-1].id
 
     async def _session(self, report: "_Report", session: Session, path: str) -> None:
-        check = partial(
-            check_session,
-            self._searches.ask,
-            session,
-            path,
-            values_follow=report.values_follow,
-            told=report.read,
-        )
+        check = partial(check_session, self._searches.ask, session, path, report.facts, report.read)
         try:
             looked = await report.during(partial(trio.to_thread.run_sync, check, limiter=self._threads))
         except Missing:
@@ -128,8 +121,8 @@ class Examinations:
 class _Report:
     """What one client is told; ``read`` is called in a worker thread."""
 
-    def __init__(self, connection: Connection, *, values_follow: bool) -> None:
-        self.values_follow = values_follow
+    def __init__(self, connection: Connection, facts: Sequence[str]) -> None:
+        self.facts = facts
         self.indexing = Progress()
         self.verified = 0
         self._connection = connection

@@ -9,7 +9,7 @@ import pytest
 
 from backend.asking import Ask
 from backend.doctor.owners import check_owner
-from backend.doctor.sessions import MOST, check_session
+from backend.doctor.sessions import MOST, check_session, facts_of
 from backend.lines import meta_line, state_line
 from backend.rows import Session
 from backend.store import Store
@@ -26,7 +26,7 @@ def asking(store: Store) -> Ask:
 
 
 def reasons(at: Harness, session: Session) -> list[str]:
-    looked = check_session(asking(at.store), session, "s", values_follow=True)
+    looked = check_session(asking(at.store), session, "s", facts_of("sqlite"))
     return [fault.reason for fault in looked.faults]
 
 
@@ -95,7 +95,7 @@ def test_faults_are_many_but_not_endless(at: Harness) -> None:
         def read_stream(self, _session: int, _stream: str, offset: int, size: int) -> bytes:
             return b"\n" * min(size, 3 * MOST - offset)
 
-    looked = check_session(lambda work: work(Blank()), session, "s", values_follow=True)
+    looked = check_session(lambda work: work(Blank()), session, "s", facts_of("sqlite"))
     assert len(looked.faults) == MOST + 1
     assert looked.faults[MOST].reason == f"there is more; no more than {MOST} faults are shown"
     assert (looked.faults[6].line, looked.faults[6].offset) == (7, 6)
