@@ -22,7 +22,8 @@ _CLOEXEC = 1
 _CLOSE_RANGE_CLOEXEC = 4
 
 CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
-MS_PRIVATE = 1 << 18
+MS_PRIVATE, MS_SLAVE = 1 << 18, 1 << 19
+_MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
 MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOEXEC = 1, 2, 4, 8
 
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 36, 38
@@ -72,6 +73,11 @@ def set_mount(mount: int, attributes: int, flags: int = 0, *, propagation: int =
     attr = _MountAttr(attributes, 0, propagation, 0)
     size = ctypes.sizeof(attr)
     checked(_libc.syscall(_SYS_MOUNT_SETATTR, mount, b"", _AT_EMPTY_PATH | flags, ctypes.byref(attr), size))
+
+
+def detach_mount(path: str) -> None:
+    """umount2(2) of what is mounted at a path, with all below it, though somebody uses it."""
+    checked(_libc.umount2(os.fsencode(path), _MNT_DETACH | _UMOUNT_NOFOLLOW))
 
 
 def become_subreaper() -> None:

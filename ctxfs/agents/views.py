@@ -12,10 +12,12 @@ import contextlib
 import errno
 import os
 import stat
+import sys
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from backend.system_calls import RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, open_resolving
+from backend.mountinfo import mounts
+from backend.system_calls import AT_FDCWD, RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, open_resolving
 from ctxfs.agents.cwd import is_on_host
 from ctxfs.agents.host_paths import CTX, context_is_attached, source_on_host
 from ctxfs.agents.identity import acting_as
@@ -28,8 +30,10 @@ from ctxfs.agents.kernel_calls import (
     MOUNT_ATTR_NOSUID,
     MOUNT_ATTR_RDONLY,
     MS_PRIVATE,
+    MS_SLAVE,
     attach_mount,
     clone_mount,
+    detach_mount,
     new_tmpfs,
     set_mount,
     unshare,
@@ -38,6 +42,9 @@ from ctxfs.agents.launch import Identity, View
 from ctxfs.agents.mount_table import MountRow
 
 DEVICES = ("null", "zero", "urandom")
+_NEEDED = ("/proc", __file__, sys.prefix, sys.base_prefix)
+"""Where a guardian looks on the host while its agent runs, beside the mount: processes, and its own interpreter."""
+
 _ATTRIBUTES = {"noexec": MOUNT_ATTR_NOEXEC, "nosuid": MOUNT_ATTR_NOSUID, "nodev": MOUNT_ATTR_NODEV}
 
 
@@ -78,7 +85,7 @@ def build(view: View, identity: Identity, cwd: str) -> BuiltView:
     ctx = CTX if context_is_attached(view) else view.mountpoint
     attachments = [_row_attachment(row, view, identity) for row in view.rows]
     if context_is_attached(view):
-        tree = clone_mount(os.fsencode(view.mountpoint), AT_RECURSIVE)
+        tree = _own_copy(os.fsencode(view.mountpoint))
         attachments.insert(0, Attachment(tree, CTX, stat.S_IFDIR))
     devices = [clone_mount(f"/dev/{name}".encode(), 0) for name in DEVICES]
     root = host_root if is_host else _attach_root(view, host_root)
@@ -86,6 +93,8 @@ def build(view: View, identity: Identity, cwd: str) -> BuiltView:
     for attachment in attachments:
         with _explained(f"the mount on {attachment.target}"):
             _attach(root, attachment, identity)
+    if not is_host:
+        _let_go_of_the_host((view.mountpoint, *_NEEDED))
     return BuiltView(root, ctx, is_host, on_host)
 
 
@@ -106,10 +115,31 @@ def _enter_namespace() -> bool:
         ):
             with open(f"/proc/self/{file}", "wb") as map_file:
                 map_file.write(text)
+    # Nothing that is attached here is seen on the host; what the host unmounts goes from here too, or it would live on.
     top = os.open("/", os.O_PATH | os.O_DIRECTORY)
-    set_mount(top, 0, AT_RECURSIVE, propagation=MS_PRIVATE)
+    set_mount(top, 0, AT_RECURSIVE, propagation=MS_SLAVE)
     os.close(top)
     return True
+
+
+def _let_go_of_the_host(needed: Sequence[str]) -> None:
+    """Takes the host's mounts out of the namespace, but for those on the way to a needed path.
+
+    A namespace keeps what is unmounted on the host: its daemon would not end, nor its disk be free, before the run.
+    Mounts of an ordinary user's namespace cannot be taken out of it one by one.
+    """
+    for mount in mounts():
+        if not any(f"{path}/".startswith(f"{mount.mountpoint.rstrip('/')}/") for path in needed):
+            # What was below another is gone with it, and what is in the view is not at its path here.
+            with contextlib.suppress(OSError):
+                detach_mount(mount.mountpoint)
+
+
+def _own_copy(path: bytes, directory: int = AT_FDCWD) -> int:
+    """A copy of a mount and all below it, in which nothing appears that the host mounts later."""
+    tree = clone_mount(path, AT_RECURSIVE, directory)
+    set_mount(tree, 0, AT_RECURSIVE, propagation=MS_PRIVATE)
+    return tree
 
 
 def _open_root(view: View, identity: Identity) -> int:
@@ -138,7 +168,7 @@ def _attach_root(view: View, host_root: int) -> int:
 
     It is attached on top of the namespace's root, where no path of this process leads.
     """
-    root = new_tmpfs("0755") if view.root is None else clone_mount(b"", AT_RECURSIVE, host_root)
+    root = new_tmpfs("0755") if view.root is None else _own_copy(b"", host_root)
     top = os.open("/", os.O_PATH | os.O_DIRECTORY)
     attach_mount(root, top)
     os.close(top)
@@ -194,7 +224,7 @@ def _row_attachment(row: MountRow, view: View, identity: Identity) -> Attachment
         attributes |= _ATTRIBUTES.get(option, 0)
     if stat.S_ISCHR(kind):
         attributes &= ~MOUNT_ATTR_NODEV
-    set_mount(tree, attributes, recursive)
+    set_mount(tree, attributes, recursive, propagation=MS_PRIVATE)
     return Attachment(tree, row.target, stat.S_IFDIR if stat.S_ISDIR(kind) else stat.S_IFREG)
 
 

@@ -186,7 +186,6 @@ def test_drift_of_the_search_index_is_found_and_mended_by_the_next_search(fuse_d
         assert faults(agent, code=0) == []
 
 
-@pytest.mark.limit(120)
 def test_on_a_full_disk_it_says_what_it_can() -> None:
     """Its own search index has no room, and all that was read is still told."""
     need_loop_devices()

@@ -17,7 +17,7 @@ from ctxfs import control, mountpoint, mounts, probe
 from ctxfs.runtime import RuntimeFiles, start_time
 from tests.commands.conftest import Place, is_gone, stop
 from tests.commands.stealing import steal_fuse_descriptor
-from tests.mounting import PATIENCE_S, wait_until
+from tests.mounting import PATIENCE_S, umount, wait_until
 
 HOLD = {
     "cwd": "import os; os.chdir(sys.argv[1])",
@@ -80,13 +80,13 @@ def test_lazily_it_ends_although_the_mount_is_in_use(place: Place, how: str) -> 
 def test_a_lazy_umount_lets_users_finish(place: Place) -> None:
     place.mount()
     with (place.mountpoint / "status").open("rb") as file:
-        umount = subprocess.Popen(
+        leaving = subprocess.Popen(
             [sys.executable, "-m", "mountctl.main", "umount", str(place.mountpoint), "--lazy", "--timeout", "60"],
             env=place.environment,
         )
         wait_until(lambda: place.mounted() is None, "the unmount")
         assert b"state=ok" in file.read()
-    assert umount.wait(PATIENCE_S) == 0
+    assert leaving.wait(PATIENCE_S) == 0
 
 
 def test_a_stopped_daemon_is_named_and_left_alone(place: Place) -> None:
@@ -158,7 +158,7 @@ def test_what_was_written_is_there_after_umount(place: Place) -> None:
 def test_a_plain_umount_ends_the_daemon_too(place: Place) -> None:
     place.mount()
     daemon = place.daemon()
-    subprocess.run(["umount", place.mountpoint], check=True)
+    umount(place.mountpoint)
     wait_until(lambda: is_gone(daemon), "the end of the daemon")
     assert place.mount().code == 0
 
@@ -206,10 +206,10 @@ def test_a_mount_that_is_gone_was_unmounted_however_late_the_answer_came(
         mountpoint.unmount(mount, flags)
 
     def late(path: str, flags: int) -> None:
-        umount(path, flags)
+        really(path, flags)
         raise error
 
-    umount = probe.umount
+    really = probe.umount
     monkeypatch.setattr(probe, "umount", late)
     mountpoint.unmount(mount, flags)
     assert place.mounted() is None
@@ -244,14 +244,14 @@ def busy_at_first(place: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[tup
     """A mount that is busy for three calls, and the flags of those that were made."""
     place.mountpoint.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "looked-at", place.mountpoint], check=True)
-    mount, calls, umount = place.mounted(), list[int](), probe.umount
+    mount, calls, really = place.mounted(), list[int](), probe.umount
     assert mount is not None
 
     def busy(path: str, flags: int) -> None:
         calls.append(flags)
         if len(calls) <= 3:
             raise OSError(errno.EBUSY, "busy")
-        umount(path, flags)
+        really(path, flags)
 
     with monkeypatch.context() as patched:
         patched.setattr(probe, "umount", busy)

@@ -127,7 +127,7 @@ def test_a_store_whose_process_is_killed_at_any_step(kind: str, what: str, tmp_p
         pytest.fail(f"it takes more than {MAX_STEPS} steps")
 
 
-@pytest.mark.limit(300)
+@pytest.mark.limit(600)
 @pytest.mark.parametrize("options", [(), ("--delete",)], ids=["archive", "delete"])
 @pytest.mark.parametrize("form", ["sqlite", "jsonl"])
 def test_a_daemon_that_is_killed_on_the_way(form: Any, options: tuple[str, ...]) -> None:

@@ -12,8 +12,6 @@ from tests.mount.acting import message, new_session, opened, refused, write_once
 from tests.mounting import RunningMount
 from tests.people import outcome
 
-pytestmark = pytest.mark.limit(120)
-
 
 @pytest.fixture
 def small() -> Iterator[RunningMount]:

@@ -54,7 +54,7 @@ def stored(log: Path) -> dict[str, list[int]]:
     return numbers
 
 
-@pytest.mark.limit(300)
+@pytest.mark.limit(600)
 def test_no_acknowledged_line_is_lost_and_none_is_torn(mount: RunningMount) -> None:
     logs = [new_session(mount.path) / "messages.jsonl" for _ in range(2)]
     for turn in range(ROUNDS):

@@ -14,7 +14,7 @@ from tests.crash.disks import MIB, copy, mount_on_disk, need_loop_devices
 from tests.mount.acting import message, new_session, opened, write_once
 from tests.mounting import RunningMount
 
-pytestmark = pytest.mark.limit(180)
+pytestmark = pytest.mark.limit(600)
 
 
 @pytest.fixture

@@ -137,7 +137,6 @@ FRESH: dict[str, tuple[Callable[[Home, int, Open], None], Callable[[Home], bytes
 }
 
 
-@pytest.mark.limit(120)
 @pytest.mark.parametrize("what", FRESH)
 def test_another_process_sees_each_write_as_soon_as_it_returns(home: Home, what: str) -> None:
     write, read, expected = FRESH[what]

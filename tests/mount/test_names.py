@@ -210,7 +210,9 @@ def test_deleting_by_another_name_deletes_nothing(home: Home) -> None:
     assert listing(home.sessions) == {"index", "one", "two"}
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(name=st.binary(min_size=1, max_size=300).filter(lambda name: b"/" not in name and b"\0" not in name))
 def test_any_bytes_are_a_session_or_nothing(home: Home, name: bytes) -> None:
     if name in (b".", b".."):

@@ -111,7 +111,7 @@ READ = """
 """
 
 
-@pytest.mark.limit(300)
+@pytest.mark.limit(600)
 def test_readers_never_see_half_a_line(session: Path) -> None:
     """10⁵ calls (stat and two reads each) under writes; every line parses, every size ends on a newline."""
     log = session / "messages.jsonl"

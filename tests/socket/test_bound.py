@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ctxfs import mounts
-from tests.mounting import PATIENCE_S, RunningMount, running_mount, wait_until
+from tests.mounting import PATIENCE_S, RunningMount, running_mount, umount, wait_until
 from tests.people import ALICE, BOB, ROOT, Person, chroot_with, outcome
 from tests.socket.client import answer, connected
 
@@ -67,7 +67,7 @@ def test_it_cannot_be_changed_or_removed(ctx_sock: Path, change: object) -> None
 def test_a_plain_umount_succeeds_while_a_client_is_connected(mount: RunningMount) -> None:
     with connected(mount.path / "agent/ctx.sock") as client:
         assert client.ask("ping") == PONG
-        subprocess.run(["umount", mount.path], check=True)
+        umount(mount.path)
         assert client.frame() == {}
         assert mount.process is not None
         assert mount.process.wait(PATIENCE_S) == 0

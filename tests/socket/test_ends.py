@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ctxfs.agents.settings import Settings
-from tests.mounting import PATIENCE_S, running_mount, wait_until
+from tests.mounting import PATIENCE_S, running_mount, umount, wait_until
 from tests.people import ALICE, BOB
 from tests.socket.client import request
 from tests.socket.workshop import Workshop, to_the_end, types
@@ -313,7 +313,7 @@ def test_an_unmount_ends_what_runs(fuse_device: None) -> None:
             client.send(bot.sending(id="c1"))
             client.frame()
             wait_until(lambda: is_running(marker), "the agent")
-        subprocess.run(["umount", mount.path], check=True)
+        umount(mount.path)
         assert mount.process is not None
         assert mount.process.wait(PATIENCE_S) == 0
         assert not is_running(marker)
@@ -331,7 +331,7 @@ def test_a_forced_unmount_ends_the_daemon_whatever_it_was_asked(fuse_device: Non
             follow = request("resume", follow=True) + b"\n"
             client.send(follow if operation == "resume" else bot.sending(id="c2", session="two"))
             client.frame()
-            subprocess.run(["umount", "-f", mount.path], check=True)
+            umount(mount.path, "-f")
             assert mount.process is not None
             assert mount.process.wait(PATIENCE_S) == 0
         mount.start()

@@ -39,7 +39,9 @@ NEEDED = {"id": "c1", "input": "x", "agent": "echo", "session": "asked", "entrie
 
 
 @pytest.mark.parametrize("path", OPERATIONS)
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(data=st.data(), fields=REQUESTS)
 def test_whatever_is_asked_is_answered(served: RunningMount, path: str, data: st.DataObject, fields: Any) -> None:
     operation = data.draw(st.sampled_from(OPERATIONS[path]))

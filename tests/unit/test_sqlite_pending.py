@@ -114,7 +114,7 @@ def told(directory: Path, limit: int, script: list[Callable[[Harness], object]],
     return before
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(script=st.lists(st.one_of(appends, appends, others), max_size=25))
 def test_a_store_that_lets_lines_wait_shows_what_one_that_merges_each_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: list[Callable[[Harness], object]]
