@@ -9,8 +9,8 @@ from typing import TypeVar
 import trio
 
 from ctxfs.checkpoints.client import CheckpointClient
+from mountctl import session_options
 from mountctl.cli import Failure
-from mountctl.session_options import add_json
 
 ANSWER_TIMEOUT_S = 3600.0
 
@@ -23,14 +23,15 @@ def add_daemon(parser: argparse.ArgumentParser) -> None:
     """``--socket``, ``--timeout`` and ``--json``."""
     parser.add_argument("--socket", metavar="P", help="default: $WS_CKPT_SOCKET, or /run/ws-ckpt/ws-ckpt.sock")
     parser.add_argument(
-        "--timeout", metavar="S", type=float, default=ANSWER_TIMEOUT_S, help="seconds to wait for the answer (3600)"
+        "--timeout", metavar="S", type=_seconds, default=ANSWER_TIMEOUT_S, help="seconds to wait for the answer (3600)"
     )
-    add_json(parser)
+    session_options.add_json(parser)
 
 
 def add_workspace(parser: argparse.ArgumentParser, default: str = "the current directory") -> None:
     """``--workspace``."""
-    parser.add_argument("-w", "--workspace", metavar="W", help=f"a directory, or a workspace's id; default: {default}")
+    text = f"a directory, or a workspace's id; default: {default}"
+    parser.add_argument("-w", "--workspace", metavar="W", type=session_options.named, help=text)
 
 
 def add_snapshot(parser: argparse.ArgumentParser) -> None:
@@ -58,6 +59,16 @@ def named(arguments: argparse.Namespace) -> str | None:
     if given is None or _ID.fullmatch(given) or os.path.isabs(given):
         return given
     return os.path.join(_here(), given)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0
+    if not seconds > 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time above 0")
+    return seconds
 
 
 def _here() -> str:

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import msgspec
 import trio
 
-from ctxfs.cosh.client import ControlError, SessionControlClient, Summary
-from mountctl.cli import OK, Failure
-from mountctl.session_options import add_json
+from ctxfs.cosh.client import TRANSPORT, ControlError, SessionControlClient, Summary
+from mountctl.cli import ERROR, OK, UNAVAILABLE, Failure
+from mountctl.session_options import add_json, named
 from mountctl.text import escaped
 
 T = TypeVar("T")
@@ -23,7 +23,8 @@ _OURS = (sys.executable, "-P", "-m", "mountctl.ctx", "session-control")
 def add_core(parser: argparse.ArgumentParser) -> None:
     """``--core``, ``--workspace`` and ``--json``."""
     parser.add_argument("--core", metavar="PATH", help="the cosh-core to ask; default: ctx session-control")
-    parser.add_argument("-w", "--workspace", metavar="DIR", help="whose sessions; default: the current directory")
+    text = "whose sessions; default: the current directory"
+    parser.add_argument("-w", "--workspace", metavar="DIR", type=named, help=text)
     add_json(parser)
 
 
@@ -37,7 +38,8 @@ def ask(arguments: argparse.Namespace, question: Callable[[SessionControlClient]
     try:
         return trio.run(main)
     except ControlError as error:
-        raise Failure(f"{error} ({error.code})" + (f": {error.hint}" if error.hint else "")) from None
+        exit_code = UNAVAILABLE if error.code == TRANSPORT else ERROR
+        raise Failure(f"{error} ({error.code})" + (f": {error.hint}" if error.hint else ""), exit_code) from None
 
 
 def workspace(arguments: argparse.Namespace) -> str:

@@ -13,8 +13,16 @@ DESCRIPTION = "Deletes the oldest snapshots; pinned ones are neither counted nor
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_workspace(parser)
-    parser.add_argument("--keep", metavar="N", type=natural, help="how many to keep (20)")
+    parser.add_argument("--keep", metavar="N", type=_count, help="how many to keep (20)")
     add_daemon(parser)
+
+
+def _count(text: str) -> int:
+    """As many as the protocol has room for."""
+    count = natural(text)
+    if count >= 1 << 32:
+        raise argparse.ArgumentTypeError(f"{text} is more than can be kept")
+    return count
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,10 +6,9 @@ cosh-shell waits for every answer, so ``quick`` gives it without argparse.
 from __future__ import annotations
 
 import os
-import sys
 
 from backend.envelopes.control import MAX_REQUEST, answer
-from mountctl.cli import ERROR, OK
+from mountctl.cli import ERROR, OK, complain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def respond() -> int:
     """Answers the request on stdin; whatever it takes to answer, nothing else is printed on stdout."""
     found = answer(_request())
     for warning in found.warnings:
-        print(f"ctx: {warning}", file=sys.stderr)
+        complain("ctx", warning, OK)
     left = memoryview(found.line)
     while left:
         left = left[os.write(1, left) :]

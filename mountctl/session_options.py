@@ -37,6 +37,13 @@ def natural(text: str) -> int:
     return int(text)
 
 
+def named(text: str) -> str:
+    """An option's name or path that is one: what a variable was to hold is not its default."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("it is empty")
+    return text
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     """``--json``; the shapes are in docs/json.md."""
     parser.add_argument("--json", action="store_true", help="one JSON object (docs/json.md)")

@@ -56,6 +56,10 @@ class InvalidPath(CheckpointError):
     code = ErrorCode.InvalidPath
 
 
+class NotTheirs(InvalidPath):
+    """A path that is not the asker's directory, or nothing at all: who asks is not to learn which."""
+
+
 class ConfirmationRequired(CheckpointError):
     """The snapshot is pinned."""
 
@@ -86,6 +90,10 @@ class DiskSpaceInsufficient(CheckpointError):
 
     errno = errno.ENOSPC
     code = ErrorCode.DiskSpaceInsufficient
+
+
+class DaemonRunning(CtxError):
+    """Another daemon has the state directory, or the socket."""
 
 
 class DaemonUnavailable(CheckpointError):

@@ -20,7 +20,7 @@ import trio
 from backend.checkpoints import wire
 from backend.checkpoints.catalogue import check_id, matches, parse_metadata
 from backend.checkpoints.config import DEFAULT_KEEP, Configuration, ConfigurationError, read_configuration
-from backend.checkpoints.errors import CheckpointError, InternalError, SnapshotNotFound, WorkspaceNotFound
+from backend.checkpoints.errors import CheckpointError, InternalError, NotTheirs, SnapshotNotFound, WorkspaceNotFound
 from backend.checkpoints.locks import ReadWriteLock
 from backend.checkpoints.times import parse_timestamp
 from backend.checkpoints.workspace import Workspace
@@ -99,8 +99,11 @@ class Service:
         metadata = parse_metadata(request.metadata)
         try:
             found = await self._find(request.workspace, uid)
-        except WorkspaceNotFound:
-            found = await self._initialized(request.workspace, uid)
+        except WorkspaceNotFound as not_found:
+            try:
+                found = await self._initialized(request.workspace, uid)
+            except NotTheirs:
+                raise WorkspaceNotFound(f"{not_found}, and no directory of yours") from None
         async with self._writing(found.ws_id, uid) as workspace:
             taken = await self._work(uid, workspace.checkpoint, request.id, request.message, metadata, request.pin)
         if not taken:

@@ -20,9 +20,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from backend.checkpoints.errors import DaemonRunning
 from backend.checkpoints.times import now_text
 from backend.durable import DISK_FULL, make_private, write_durably
-from backend.errors import StoreCorrupt, StoreLocked
+from backend.errors import StoreCorrupt
 
 RESERVE_BYTES = 1 << 20
 
@@ -70,7 +71,7 @@ class StateDirectory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Holds the directory against other daemons (``StoreLocked``, ``OSError``)."""
+        """Holds the directory against other daemons (``DaemonRunning``, ``OSError``)."""
         fd = self._at_the_cost_of_the_reserve(self._lock)
         try:
             yield
@@ -90,7 +91,7 @@ class StateDirectory:
         except OSError as error:
             os.close(fd)
             if isinstance(error, BlockingIOError):
-                raise StoreLocked(f"another checkpoint daemon uses {self.root}") from None
+                raise DaemonRunning(f"another checkpoint daemon uses {self.root}") from None
             raise
         return fd
 

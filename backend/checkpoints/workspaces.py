@@ -16,7 +16,7 @@ import msgspec
 
 from backend.checkpoints.backends import Backends, Choice
 from backend.checkpoints.catalogue import Catalogue, Record
-from backend.checkpoints.errors import CheckpointError, InvalidPath, WorkspaceNotFound
+from backend.checkpoints.errors import CheckpointError, InvalidPath, NotTheirs, WorkspaceNotFound
 from backend.checkpoints.journal import Adopting, Journal, Releasing
 from backend.checkpoints.snapshots.data_roots import is_data_root
 from backend.checkpoints.snapshots.walking import TreeChanged
@@ -81,7 +81,7 @@ class Workspaces:
             if known is None:
                 known = self._register(path, self._link_to(name, path))
             elif not may_use(uid, known):
-                raise InvalidPath(f"not a directory of yours: {name}")
+                raise NotTheirs(f"not a directory of yours: {name}")
             elif path != str(known.snapshots.root) or path == known.path:
                 self._adopt_if_replaced(known)
             return known
@@ -100,7 +100,7 @@ class Workspaces:
         except OSError:
             found = None
         if uid != ROOT and (found is None or not stat.S_ISDIR(found.st_mode) or found.st_uid != uid):
-            raise InvalidPath(f"not a directory of yours: {name}")
+            raise NotTheirs(f"not a directory of yours: {name}")
         if found is None:
             raise InvalidPath(f"path does not exist: {name}")
         if path == "/":

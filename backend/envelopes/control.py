@@ -28,9 +28,9 @@ MAX_REQUEST = MAX_RESPONSE = 1 << 20
 MAX_IDS = 128
 MAX_PLAN = 4096
 DEFAULT_LIMIT = 20
+MAX_SHOWN_ID = 128
 
 _MAX_MESSAGE = 2048
-_MAX_SHOWN_ID = 128
 
 
 class Answer(SimpleNamespace):
@@ -212,7 +212,7 @@ def _clear(store: SessionStore, request: Fields) -> Fields:
         try:
             store.clear(id, protected)
         except EnvelopeError as error:
-            skipped.append({"session_id": bounded(id, _MAX_SHOWN_ID), "error": shown_error(error)})
+            skipped.append({"session_id": bounded(id, MAX_SHOWN_ID), "error": shown_error(error)})
         else:
             deleted.append(id)
     return {"deleted": deleted, "skipped": skipped}

@@ -27,6 +27,7 @@ MAX_U64 = (1 << 64) - 1
 MAX_MODEL = 256
 MAX_WORKSPACE = 4096
 
+_MAX_SHOWN_VERSION = (1 << 32) - 1  # clients read 32 bits, and of a page with one summary that they cannot read, none
 _MAX_PREVIEWED = 64 << 10  # characters of a prompt that are looked through for its first 160
 
 _ENVELOPE = frozenset(
@@ -116,7 +117,8 @@ def failed_summary(id: str, error: EnvelopeError, workspace: str, modified_ms: i
     """What clients see of a session that does not load, and why not."""
     times = (modified_ms, modified_ms)
     if error.code == "incompatible_version":
-        return _summary(id, workspace, times, int(error.parts["version"]), "incompatible")
+        version = min(int(error.parts["version"]), _MAX_SHOWN_VERSION)
+        return _summary(id, workspace, times, version, "incompatible")
     if error.code == "scope_mismatch":
         return _summary(id, str(error.parts["actual"]), times, SCHEMA_VERSION, "scope_mismatch")
     return _summary(id, workspace, times, None, "corrupt")

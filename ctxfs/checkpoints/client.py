@@ -6,6 +6,7 @@ Cancelling a call closes its connection; a daemon that has read the request carr
 
 import errno
 import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -20,6 +21,7 @@ SOCKET_VARIABLE = "WS_CKPT_SOCKET"
 TIMEOUT_S = 5.0
 
 _CHUNK = 1 << 20
+_PAUSE_S = 0.01
 
 T = TypeVar("T")
 
@@ -126,11 +128,28 @@ class CheckpointClient:
             raise DaemonUnavailable(f"no checkpoint daemon runs at {self.path}: start `mountctl checkpointd`")
         try:
             async with _limited("accept the connection", self._timeout):
-                stream = await trio.open_unix_socket(self.path)
+                stream = await _connection_to(self.path)
         except OSError as error:
             raise DaemonUnavailable(f"no checkpoint daemon answers at {self.path}: {_reason(error)}") from error
         async with stream:
             yield stream
+
+
+async def _connection_to(path: str) -> trio.SocketStream:
+    """A connection (``OSError``). Where too many wait already, the kernel has no event for a place becoming free."""
+    while True:
+        connecting = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connecting.setblocking(False)
+            connecting.connect(path)
+        except BlockingIOError:
+            connecting.close()
+            await trio.sleep(_PAUSE_S)
+        except BaseException:
+            connecting.close()
+            raise
+        else:
+            return trio.SocketStream(trio.socket.from_stdlib_socket(connecting))
 
 
 def _checked(kind: type[T], answer: wire.Response, request: wire.Request) -> T:

@@ -17,8 +17,8 @@ import trio
 
 from backend.checkpoints import wire
 from backend.checkpoints.bincode import WireError
+from backend.checkpoints.errors import DaemonRunning
 from backend.checkpoints.service import Service
-from backend.errors import StoreLocked
 
 # Of one user other than root: connections, and how many of them move much at once.
 MAX_CONNECTIONS = 512
@@ -26,6 +26,7 @@ MAX_LARGE = 4
 LARGE_BYTES = 64 << 10
 
 _SOCKET_MODE = 0o666
+_DIRECTORY_MODE = 0o755
 _BACKLOG = 512
 _CHUNK = 1 << 20
 _CREDENTIALS = struct.Struct("iII")
@@ -34,14 +35,22 @@ log = logging.getLogger("ctxfs.checkpoints")
 
 
 def listen(path: Path) -> trio.SocketListener:
-    """A listening socket for everybody, in place of one that nobody answers on (``StoreLocked``, ``OSError``)."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """A listening socket for everybody, in place of one that nobody answers on (``DaemonRunning``, ``OSError``)."""
+    _make_directory(path.parent)
     _make_way(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(path))
     path.chmod(_SOCKET_MODE)
     listener.listen(_BACKLOG)
     return trio.SocketListener(trio.socket.from_stdlib_socket(listener))
+
+
+def _make_directory(path: Path) -> None:
+    """Whatever the umask, everybody gets through what is made here, and root alone puts anything there."""
+    if not path.is_dir():
+        _make_directory(path.parent)
+        path.mkdir()
+        path.chmod(_DIRECTORY_MODE)
 
 
 def _make_way(path: Path) -> None:
@@ -51,12 +60,15 @@ def _make_way(path: Path) -> None:
     except FileNotFoundError:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
         try:
             probe.connect(str(path))
+        except BlockingIOError:
+            pass  # it has its hands full
         except OSError:
             path.unlink(missing_ok=True)
             return
-    raise StoreLocked(f"another checkpoint daemon answers at {path}")
+    raise DaemonRunning(f"another checkpoint daemon answers at {path}")
 
 
 class Server:

@@ -92,8 +92,14 @@ def test_a_batch_that_fails_is_told_apart_from_those_before(store: CoshStore, tm
 
 def test_a_core_that_is_not_there_is_an_error(store: CoshStore) -> None:
     ran = run(store, "list", "--core", "/nonexistent")
-    assert ran.code == 1
+    assert ran.code == 69
     assert "(transport)" in ran.err
+
+
+@pytest.mark.parametrize("empty", ["", " "])
+def test_a_workspace_without_a_name_is_not_the_current_directory(store: CoshStore, empty: str) -> None:
+    ran = ctx("cosh", "clear-all", "--yes", "--workspace", empty, environment={**os.environ, "HOME": str(store.home)})
+    assert (ran.code, ran.out) == (2, "") and "--workspace: it is empty" in ran.err
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,12 @@ def test_recover_needs_force_where_nobody_can_be_asked(run: Run, workspace: Path
 def test_errors(run: Run, workspace: Path) -> None:
     assert run("rollback", "-w", workspace, "-s", "one") == (1, "", f"ctx: workspace not found: {workspace}\n")
     assert run("init", "-w", "/no/such/place") == (1, "", "ctx: path does not exist: /no/such/place\n")
-    assert run("cleanup", "-w", workspace, "--keep", "-1").code == 2
+    for keep in ("-1", "x", "", "4294967296"):
+        assert run("cleanup", "-w", workspace, "--keep", keep).code == 2
+    for seconds in ("-1", "0", "nan", "x", ""):
+        assert run("list", "--timeout", seconds).code == 2
+    for command in ("init", "create", "recover"):  # of what a variable was to hold
+        assert run(command, "-w", "").code == run(command, "-w", " ").code == 2
     assert run("diff", "-w", workspace).code == 2
     assert run("create", "-w", workspace, "-i", "../evil").code == 1
 
@@ -182,9 +187,9 @@ def test_another_user_has_nothing(daemon: CheckpointDaemon, workspace: Path) -> 
 
 def test_only_one_daemon_has_a_state_directory(daemon: CheckpointDaemon) -> None:
     second = mountctl("checkpointd", "--socket", str(daemon.base / "other"), "--state-dir", str(daemon.state))
-    assert second.code == 7 and "another checkpoint daemon" in second.err
+    assert second.code == 1 and "another checkpoint daemon" in second.err
     stolen = mountctl("checkpointd", "--socket", str(daemon.socket), "--state-dir", str(daemon.base / "state2"))
-    assert stolen.code == 7 and "answers at" in stolen.err
+    assert stolen.code == 1 and "answers at" in stolen.err
 
 
 def test_only_root_serves(daemon: CheckpointDaemon) -> None:

@@ -93,12 +93,13 @@ def test_a_request_that_never_ends_is_refused_early(store: CoshStore) -> None:
         child.stdin.close()
 
 
-def test_a_warning_goes_to_stderr(store: CoshStore) -> None:
-    store.configure("x")
-    (store.workspace / ".copilot-shell/config.toml").write_text("[")
-    done = run(store, request(store, "list"))
+def test_a_warning_goes_to_stderr_and_steers_no_terminal(store: CoshStore) -> None:
+    layer = store.workspace / "a\x1b[31m/.copilot-shell/config.toml"
+    layer.parent.mkdir(parents=True)
+    layer.write_text("[")
+    done = run(store, request(store, "list", workspace_scope=str(layer.parents[1])))
     assert json.loads(done.stdout)["ok"]
-    assert b"config.toml" in done.stderr
+    assert rb"/a\x1b[31m/.copilot-shell/config.toml: " in done.stderr and b"\x1b" not in done.stderr
 
 
 def test_a_small_store_is_answered_without_slow_imports(store: CoshStore) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from backend.checkpoints import errors, wire
 from ctxfs.checkpoints.client import CheckpointClient, default_socket
@@ -199,16 +200,36 @@ def test_a_socket_that_nobody_listens_on(path: str) -> None:
         trio.run(CheckpointClient(path).config)
 
 
+@pytest.fixture
+def full(path: str) -> Iterator[socket.socket]:
+    """A listener at ``path`` on which a connection waits, and no other has a place."""
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as waiting:
+        listener.bind(path)
+        listener.listen(0)
+        waiting.connect(path)
+        yield listener
+
+
+@pytest.mark.usefixtures("full")
 def test_a_full_backlog_times_out(path: str) -> None:
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(path)
-    listener.listen(0)
-    waiting = socket.socket(socket.AF_UNIX)
-    waiting.connect(path)
-    with pytest.raises(errors.DaemonUnavailable):
+    with pytest.raises(errors.DaemonTimeout, match=r"did not accept the connection within 0\.05 s"):
         trio.run(CheckpointClient(path, SHORT_S).config)
-    waiting.close()
-    listener.close()
+
+
+def test_a_place_in_a_full_backlog_is_waited_for(full: socket.socket, path: str) -> None:
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+
+            async def ask() -> None:
+                assert await CheckpointClient(path, 60.0).config() == CONFIG
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(ask)
+            await trio.testing.wait_all_tasks_blocked()
+            listener = trio.SocketListener(trio.socket.from_stdlib_socket(full))
+            nursery.start_soon(trio.serve_listeners, answering(framed(wire.ConfigOk(CONFIG))), [listener])
+
+    trio.run(main)
 
 
 def test_the_socket_may_be_named_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

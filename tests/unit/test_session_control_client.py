@@ -77,6 +77,14 @@ def test_every_operation_reaches_our_core(store: CoshStore) -> None:
     assert os.listdir(store.scope) == [f"{session_id(0)}.json"]
 
 
+def test_ids_that_core_shows_cut_are_the_ones_it_was_asked_for(store: CoshStore) -> None:
+    bad = ["x" * 5000, "é" * 200, "a\x1b[31m", ""]
+    store.put(1)
+    done = run(lambda: core().clear(str(store.workspace), [*bad, session_id(1)]))
+    assert (done.deleted, done.unknown_session_ids) == ((session_id(1),), ())
+    assert [entry.error.code for entry in done.skipped] == ["invalid_id"] * len(bad)
+
+
 def test_what_core_refuses_has_cores_code(store: CoshStore) -> None:
     error = refused(lambda: core().validate(str(store.workspace), session_id(1)))
     assert (error.code, str(error)) == ("not_found", f"session not found: {session_id(1)}")

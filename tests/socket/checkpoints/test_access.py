@@ -26,6 +26,7 @@ def workspace(copying: CheckpointDaemon) -> Path:
 def requests_for(workspace: Path) -> list[wire.Request]:
     name = str(workspace)
     return [
+        wire.Checkpoint(name, "new"),
         wire.Rollback(name, "one"),
         wire.Delete(name, "one", True),
         wire.List(name),
@@ -53,7 +54,6 @@ def test_another_user_learns_and_does_nothing(copying: CheckpointDaemon, workspa
         for request in requests_for(name):
             copying.refuses("WorkspaceNotFound", f"workspace not found: {name}", request, BOB)
     copying.refuses("InvalidPath", "not a directory of yours", wire.Init(str(workspace)), BOB)
-    copying.refuses("InvalidPath", "not a directory of yours", wire.Checkpoint(str(workspace), "two"), BOB)
     copying.refuses("SnapshotNotFound", "snapshot not found: one", wire.Delete(None, "one", True), BOB)
     assert copying.ask(wire.List(), BOB) == wire.ListOk(())
     assert copying.expect(wire.StatusOk, wire.Status(), BOB).report.workspaces == ()
@@ -70,6 +70,9 @@ def test_what_exists_is_not_told(copying: CheckpointDaemon, workspace: Path) -> 
     for path in paths:
         answer = copying.ask(wire.Init(str(path)), BOB)
         assert answer == wire.Error(wire.ErrorCode.InvalidPath, f"not a directory of yours: {path}")
+        answer = copying.ask(wire.Checkpoint(str(path), "one"), BOB)
+        message = f"workspace not found: {path}, and no directory of yours"
+        assert answer == wire.Error(wire.ErrorCode.WorkspaceNotFound, message)
 
 
 def test_root_sees_all_and_a_user_their_own(copying: CheckpointDaemon, workspace: Path) -> None:

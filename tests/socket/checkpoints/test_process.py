@@ -4,13 +4,17 @@ import json
 import os
 import signal
 import socket
+import stat
 import subprocess
 from argparse import Namespace
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from backend.checkpoints import wire
+from backend.checkpoints.errors import DaemonRunning
+from ctxfs.checkpoints.server import listen
 from mountctl import checkpointd
 from mountctl.cli import DENIED, Failure
 from tests.checkpointing import MIB, CheckpointDaemon, checkpoint_daemon, receive_all
@@ -49,6 +53,29 @@ def test_what_is_no_socket_is_not_removed(daemon: CheckpointDaemon) -> None:
     ran = mountctl("checkpointd", "--socket", str(daemon.socket), "--state-dir", str(daemon.state))
     assert ran.code != 0 and daemon.socket.read_text() == "a file"
     daemon.socket.unlink()
+
+
+@pytest.mark.parametrize("umask", [0, 0o022, 0o077])
+def test_everybody_reaches_the_socket_and_root_alone_can_replace_it(tmp_path: Path, umask: int) -> None:
+    path = tmp_path / "made/for it/socket"
+    before = os.umask(umask)
+    try:
+        listener = listen(path)
+    finally:
+        os.umask(before)
+    os.close(listener.socket.detach())
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (path, path.parent, path.parents[1])] == [0o666, 0o755, 0o755]
+
+
+def test_the_socket_of_a_daemon_that_has_its_hands_full_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX) as busy, socket.socket(socket.AF_UNIX) as waiting:
+        busy.bind(str(path))
+        busy.listen(0)
+        waiting.connect(str(path))
+        with pytest.raises(DaemonRunning, match="answers at"):
+            listen(path)
+    assert path.exists()
 
 
 def test_a_hangup_does_nothing(daemon: CheckpointDaemon) -> None:

@@ -29,6 +29,7 @@ from tests.unit.envelopes.controlled import asked, inspected, listed
         (b'{"schema_version":1}', "corrupt", None),
         (b'{"schema_version":2}', "incompatible", 2),
         (b'{"schema_version":0,"messages":5}', "incompatible", 0),
+        (b'{"schema_version":18446744073709551615}', "incompatible", 4294967295),
         (b"[5]", "corrupt", None),
         (b'[{"role":"user"}]', "corrupt", None),
         (b'[{"role":"user","content":"\\ud800"}]', "corrupt", None),
