@@ -311,12 +311,12 @@ def test_a_daemon_that_ends_gives_the_copy_up(place: Place) -> None:
         with (data / f"big{number}").open("wb") as file:
             for _ in range(24):
                 file.write(os.urandom(MIB) * 8)
+    daemon = place.daemon()
     command = [sys.executable, "-m", "mountctl.main", "backup", str(place.base / "copy"), "--store", str(place.store)]
     environment = {**place.environment, "PYTHONPATH": str(PROJECT)}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, cwd="/") as client:
         staging = place.base / "copy/.ctxfs-incomplete"
         wait_until(lambda: (staging / "disk").exists() or client.poll() is not None, "the copy")
-        daemon = place.daemon()
         os.kill(daemon, signal.SIGTERM)
         wait_until(lambda: is_gone(daemon), "the end of the daemon")
         _, err = client.communicate()

@@ -224,7 +224,10 @@ def test_a_run_goes_on_when_its_client_is_gone(workshop: Workshop, way: str) -> 
 
         pid = os.fork()
         if pid == 0:
-            talk()
+            try:
+                talk()
+            finally:
+                os._exit(1)
         wait_until(sent.exists, "the send")
         os.kill(pid, 9)
         os.waitpid(pid, 0)

@@ -29,7 +29,10 @@ def path() -> Iterator[str]:
 
 
 def asked(path: str, act: Act, ask: Ask, timeout: float = 5.0) -> Any:
-    """What ``ask`` returns or raises while a daemon at ``path`` treats its connection as ``act`` says."""
+    """What ``ask`` returns or raises while a daemon at ``path`` treats its connection as ``act`` says.
+
+    Time passes only where both of them wait.
+    """
 
     async def main() -> Any:
         result: Any = None
@@ -46,7 +49,7 @@ def asked(path: str, act: Act, ask: Ask, timeout: float = 5.0) -> Any:
             nursery.cancel_scope.cancel()
         return result
 
-    result = trio.run(main)
+    result = trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
     if isinstance(result, errors.CheckpointError):
         raise result
     return result

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from ctxfs.cosh.client import ControlError, SessionControlClient
 from tests.cosh_store import CoshStore, session_id
-from tests.mounting import PROJECT, wait_until
+from tests.mounting import PATIENCE_S, PROJECT, wait_until
 
 _PRELUDE = "import json, os, signal, subprocess, sys, time\n"
 _ANSWER = (
     'print(json.dumps({"ok": True, "data": {"action": "list", "sessions": [], "next_cursor": None}}), flush=True)\n'
 )
-_PATIENCE_S = 30.0
 
 
 @pytest.fixture
@@ -31,17 +31,17 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CoshStore:
     return made
 
 
-def core(deadline: float = _PATIENCE_S) -> SessionControlClient:
+def core(deadline: float = PATIENCE_S) -> SessionControlClient:
     return SessionControlClient([sys.executable, "-m", "mountctl.ctx", "session-control"], deadline)
 
 
-def child(script: str, deadline: float = _PATIENCE_S) -> SessionControlClient:
+def child(script: str, deadline: float = PATIENCE_S) -> SessionControlClient:
     return SessionControlClient([sys.executable, "-c", _PRELUDE + script], deadline)
 
 
 def run(call: Callable[[], Awaitable[Any]]) -> Any:
     async def main() -> Any:
-        with trio.fail_after(_PATIENCE_S):
+        with trio.fail_after(PATIENCE_S):
             return await call()
 
     return trio.run(main)
@@ -137,12 +137,26 @@ _SILENT = {
 
 @pytest.mark.parametrize("script", _SILENT.values(), ids=_SILENT)
 def test_the_deadline_ends_a_child_whatever_it_does(script: str, tmp_path: Path) -> None:
-    told = tmp_path / "pid"
-    script = f"open({str(told)!r}, 'w').write(str(os.getpid())); " + script
+    """Its time is over as soon as it has begun."""
+    told, new = tmp_path / "pid", tmp_path / "new"
+    script = f"open({str(new)!r}, 'w').write(str(os.getpid())); os.rename({str(new)!r}, {str(told)!r}); " + script
     big = ["x" * 4000] * 200  # more than a pipe holds
-    error = refused(lambda: child(script, 3.0)._ask(dict, "list", "/", {"padding": big}))
+    clock = trio.testing.MockClock(rate=1.0)
+
+    async def pass_time() -> None:
+        await trio.to_thread.run_sync(wait_until, told.exists, "its start")
+        clock.jump(3600)
+
+    async def main() -> ControlError:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(pass_time)
+            with pytest.raises(ControlError) as found:
+                await child(script, 3600)._ask(dict, "list", "/", {"padding": big})
+        return found.value
+
+    error = trio.run(main, clock=clock)
     assert error.code == "transport"
-    assert "within 3 s" in str(error)
+    assert "within 3600 s" in str(error)
     wait_until(lambda: not alive_in_group(int(told.read_text())), "the end of the group")
 
 

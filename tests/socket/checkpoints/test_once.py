@@ -1,5 +1,6 @@
 """What needs to be shown with one back end only (spec 6.3, 6.5)."""
 
+import itertools
 import os
 import stat
 import threading
@@ -98,18 +99,30 @@ def test_a_diff_of_btrfs_knows_renames_and_links(daemon: CheckpointDaemon) -> No
 
 
 def test_a_workspace_that_is_being_changed_is_shown_as_locked(copying: CheckpointDaemon) -> None:
-    """A checkpoint waits a moment to see whether somebody writes."""
+    """A checkpoint waits a moment to see whether somebody writes; they are asked for until that moment is seen."""
     workspace = copying.new_workspace()
-    ws_id, locked = copying.init(workspace), wire.WorkspaceInfo(copying.init(workspace), "<locked>", 0)
+    ws_id, seen = copying.init(workspace), threading.Event()
+
+    def ask() -> None:
+        for number in itertools.count():
+            copying.ask(wire.Checkpoint(ws_id, f"s{number}"))
+            if seen.is_set():
+                return
+
+    def shown(path: str) -> list[wire.WorkspaceInfo]:
+        found = copying.expect(wire.StatusOk, wire.Status()).report.workspaces
+        return [info for info in found if (info.ws_id, info.path) == (ws_id, path)]
+
     with Writer(workspace / "file"):
-        asking = threading.Thread(target=copying.ask, args=(wire.Checkpoint(ws_id, "one"),))
+        asking = threading.Thread(target=ask)
         asking.start()
-        wait_until(lambda: locked in copying.expect(wire.StatusOk, wire.Status()).report.workspaces, "the lock")
-        asking.join()
-    copying.checkpoint(workspace, "one")
-    assert (
-        wire.WorkspaceInfo(ws_id, str(workspace), 1) in copying.expect(wire.StatusOk, wire.Status()).report.workspaces
-    )
+        try:
+            wait_until(lambda: shown("<locked>"), "the lock")
+        finally:
+            seen.set()
+            asking.join()
+    copying.checkpoint(workspace, "last")
+    assert shown(str(workspace)) == [wire.WorkspaceInfo(ws_id, str(workspace), len(copying.ids(workspace)))]
 
 
 def test_what_did_not_change_is_stored_once(copying: CheckpointDaemon) -> None:
