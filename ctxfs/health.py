@@ -1,8 +1,9 @@
 """Whether a ctxfs mount works, judged without touching it as long as that is possible (spec 4.6, status).
 
 The daemon's process comes first, then its control socket; only a mount whose daemon is unknown is probed, in a child
-with a time limit. An answer is waited for a second at most, so that status answers within two beside a stopped daemon;
-only the start of the child that asks may take longer, on a busy machine (``probe.START_TIMEOUT_S``).
+with a time limit. An answer is waited for a second, so that status answers within two beside a hung daemon, or for as
+long as whoever asks has patience; only the start of the child that asks may take longer, on a busy machine
+(``probe.START_TIMEOUT_S``).
 """
 
 import errno
@@ -39,21 +40,24 @@ class Health(NamedTuple):
         return self.daemon or self.server
 
 
-def examine(mount: mounts.Mount, runtime_dir: Path) -> Health:
-    """The health of one mount; ``runtime_dir`` is looked through before the places its owner's daemons use."""
+def examine(mount: mounts.Mount, runtime_dir: Path, patience_s: float = ASK_TIMEOUT_S) -> Health:
+    """The health of one mount; ``runtime_dir`` is looked through before the places its owner's daemons use.
+
+    ``patience_s``: how long it may take to answer. A daemon whose process is stopped is known at once.
+    """
     directories = (runtime_dir, runtime_directory(mount.owner_uid or 0))
     candidates = [RuntimeFiles(directory, mount.mountpoint) for directory in directories]
     daemon, files = _daemon_of(mount, candidates)
     if daemon is None or files is None:
         holders = (one.holder() for one in candidates)
-        return Health(mount, _probed(mount), server=next(filter(None, holders), None))
+        return Health(mount, _probed(mount, patience_s), server=next(filter(None, holders), None))
     process: Process = process_of(daemon)
     if process != "running":
         return Health(mount, "dead" if process == "gone" else "stopped", daemon, files)
     try:
-        figures = control.figures(files.socket, ASK_TIMEOUT_S)
+        figures = control.figures(files.socket, patience_s)
     except control.ControlError:
-        return Health(mount, _probed(mount), daemon, files)
+        return Health(mount, _probed(mount, patience_s), daemon, files)
     return Health(mount, "ok", daemon, files, figures)
 
 
@@ -72,10 +76,10 @@ def _daemon_of(
     return None, None
 
 
-def _probed(mount: mounts.Mount) -> State:
+def _probed(mount: mounts.Mount, patience_s: float) -> State:
     """By asking it: a mount that refuses the caller works."""
     try:
-        probe.answers(mount.mountpoint, ASK_TIMEOUT_S)
+        probe.answers(mount.mountpoint, patience_s)
     except probe.HungError:
         return "stopped"
     except OSError as error:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ctxfs import backup, control, stores
 from ctxfs.health import Health
+from ctxfs.runtime import process_of
 from mountctl.cli import OK, UNAVAILABLE, Failure
 from mountctl.copying import place_of_copy, serving, store_of
 from mountctl.progress import Progress
@@ -59,7 +60,7 @@ class _Count:
 
 
 def _by_daemon(health: Health, staging: Path, at: Callable[[int], None]) -> None:
-    if health.files is None or health.state == "stopped":
+    if health.files is None or health.daemon is None or process_of(health.daemon) == "stopped":
         raise Failure(f"the daemon of {health.mount.mountpoint} does not answer: see `mountctl status`", UNAVAILABLE)
     done = False
     while not done:

@@ -12,7 +12,7 @@ import signal
 import time
 
 from ctxfs import control, mountpoint, mounts, probe
-from ctxfs.health import Health, examine, is_served
+from ctxfs.health import ASK_TIMEOUT_S, Health, examine, is_served
 from ctxfs.runtime import runs_as
 from mountctl.cli import ERROR, OK, UNAVAILABLE, Failure
 from mountctl.settings import add_mountpoint, config_of
@@ -36,7 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     config = config_of(arguments)
     target = mountpoint.canonical(config.mountpoint)
-    health = examine(_mount_of(target), config.runtime_dir)
+    # A daemon that is merely busy has the time that unmounting has; whoever goes lazily does not wait for it.
+    patience = ASK_TIMEOUT_S if arguments.lazy else max(ASK_TIMEOUT_S, config.umount_timeout)
+    health = examine(_mount_of(target), config.runtime_dir, patience)
     _check_owner(health)
     if health.state == "dead":
         mountpoint.remove_dead(health)

@@ -283,7 +283,7 @@ def test_no_name_of_another_s_mountpoint_is_in_the_way(place: Place, name: str) 
     (place.base / name).mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place.base / name], check=True)
     assert place.mount().code == 0
-    assert f"{place.mountpoint}  ok" in place.mountctl("status").out
+    wait_until(lambda: f"{place.mountpoint}  ok" in place.mountctl("status").out, "an answer in time")
     assert place.umount().code == 0
 
 

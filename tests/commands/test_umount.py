@@ -15,6 +15,8 @@ import pytest
 
 from ctxfs import control, mountpoint, mounts, probe
 from ctxfs.runtime import RuntimeFiles, start_time
+from mountctl import cli
+from mountctl.main import PROGRAM
 from tests.commands.conftest import Place, is_gone, stop
 from tests.commands.stealing import steal_fuse_descriptor
 from tests.mounting import PATIENCE_S, umount, wait_until
@@ -280,3 +282,27 @@ def test_what_nobody_is_seen_to_use_is_not_looked_at_for_ever(
     with pytest.raises(OSError, match="busy"):
         mountpoint.unmount(mount)
     assert (len(calls), mounts.is_mounted(mount)) == (1, True)
+
+
+@pytest.mark.parametrize(("options", "code"), [((), 0), (("--timeout", "1"), 69)])
+def test_a_busy_daemon_has_the_time_that_an_unmount_has(
+    place: Place, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], code: int
+) -> None:
+    place.mount()
+    figures, answers = control.figures, probe.answers
+
+    def figures_after_5_s(path: Path, timeout_s: float) -> control.Figures:
+        if timeout_s < 5:
+            raise control.ControlError("no answer")
+        return figures(path, timeout_s)
+
+    def answers_after_5_s(path: str, timeout_s: float) -> None:
+        if timeout_s < 5:
+            raise probe.HungError
+        answers(path, timeout_s)
+
+    monkeypatch.setattr(control, "figures", figures_after_5_s)
+    monkeypatch.setattr(probe, "answers", answers_after_5_s)
+    monkeypatch.setenv("CTXFS_RUNTIME_DIR", str(place.runtime))
+    assert cli.run("mountctl", PROGRAM, ["umount", str(place.mountpoint), *options]) == code
+    assert (place.mounted() is None) == (code == 0)

@@ -34,7 +34,9 @@ as_user() {{ setpriv --reuid {UID} --regid {UID} --clear-groups $REACH "$@"; }}
 as_user "$PYTHON" -m mountctl.main mount
 as_user "$PYTHON" -m mountctl.ctx agent session new demo mine
 as_user env CTX_ROOT=/nowhere "$PYTHON" -m mountctl.ctx agent list 2>&1 || true
-as_user "$PYTHON" -m mountctl.main status --json || true  # a dead mount of somebody else
+status() {{ as_user "$PYTHON" -m mountctl.main status --json || true; }} # a dead mount of somebody else
+until status | jq -e '.mounts[] | select(.mountpoint == env.CTX_ROOT) | .sessions' >/dev/null; do :; done
+status
 ls "$HOME/ctx" >/dev/null 2>&1 && echo "root may look in" || echo "root may not look in"
 [ -z "$PING" ] || as_user "$PYTHON" -c "$PING" "$HOME/ctx/agent/ctx.sock"
 as_user "$PYTHON" -m mountctl.main umount
