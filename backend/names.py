@@ -7,7 +7,6 @@ import re
 
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._+-]{0,63}")
 _UID = re.compile(r"0|[1-9][0-9]{0,9}")
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 MAX_UID = 4294967294
@@ -68,11 +67,6 @@ def is_owner_name(text: str) -> bool:
 def is_uid(text: str) -> bool:
     """A decimal uid without leading zeros, 0–4294967294 (spec 1.1)."""
     return _UID.fullmatch(text) is not None and int(text) <= MAX_UID
-
-
-def is_uuid(text: str) -> bool:
-    """A lowercase canonical UUID (spec 1.2)."""
-    return _UUID.fullmatch(text) is not None
 
 
 def is_stable_path(text: str) -> bool:

@@ -1,6 +1,6 @@
 """``ctx session-control``: cosh-core's protocol for managing provider sessions, in its place (spec 5).
 
-cosh-shell waits for every answer, so ``quick`` gives it without argparse.
+cosh-shell waits for every answer, so ``quick`` gives it without argparse, and ends the process as soon as it is given.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ DESCRIPTION = """Reads one JSON request from stdin and prints one JSON answer, a
 
 def quick(arguments: list[str]) -> int | None:
     """The only form that there is; None for everything else, which argparse answers."""
-    return None if arguments else respond()
+    if arguments:
+        return None
+    os._exit(respond())  # taking the interpreter down takes a tenth of the whole time
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

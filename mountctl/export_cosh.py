@@ -15,9 +15,10 @@ from backend.entries import Entry, MarkEntry, MessageEntry
 from backend.envelopes import directories
 from backend.envelopes.directories import Directory
 from backend.envelopes.errors import EnvelopeError
-from backend.envelopes.sessions import MAX_U64, Session, decoded, encoded, judged
-from backend.names import is_uuid
+from backend.envelopes.sessions import Session, decoded, encoded, judged
+from backend.envelopes.strict import MAX_U64
 from backend.strict_json import compact
+from backend.uuids import is_uuid
 from mountctl.cli import Failure
 from mountctl.entries import LogFile
 from mountctl.exporting import Session as Exported

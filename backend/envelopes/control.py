@@ -6,21 +6,21 @@ ids. Nothing of the file system is touched before the request is known to be one
 
 from __future__ import annotations
 
-import json
 from types import SimpleNamespace
 
 from backend.envelopes.configuration import settings_for
 from backend.envelopes.directories import checked_id
-from backend.envelopes.documents import loads
 from backend.envelopes.errors import EnvelopeError
-from backend.envelopes.sessions import MAX_U64
-from backend.envelopes.store import SessionStore
+from backend.envelopes.stored import StoredSessions
+from backend.envelopes.strict import MAX_U64, dumps, loads
 from backend.envelopes.texts import bounded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+    from backend.envelopes.store import SessionStore
 
     Fields = dict[str, Any]
 
@@ -74,7 +74,7 @@ _TOO_LONG = {
 
 
 def _line(response: Fields) -> bytes:
-    return json.dumps(response, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return dumps(response).encode() + b"\n"
 
 
 def _is_text(value: Any) -> bool:
@@ -163,8 +163,14 @@ def _invalid(detail: str) -> EnvelopeError:
 
 
 def _handled(request: Fields, persist_dir: str) -> Fields:
-    with SessionStore(request["workspace_scope"], persist_dir) as store:
-        return _HANDLERS[request["action"]](store, request)
+    place = (request["workspace_scope"], persist_dir)
+    if request["action"] in _OF_FILES:
+        with StoredSessions(*place) as stored:
+            return _OF_FILES[request["action"]](stored, request)
+    from backend.envelopes.store import SessionStore
+
+    with SessionStore(*place) as store:
+        return _OF_CONTENTS[request["action"]](store, request)
 
 
 def _list(store: SessionStore, request: Fields) -> Fields:
@@ -181,7 +187,7 @@ def _validate(store: SessionStore, request: Fields) -> Fields:
     return {"session": store.load(request["session_id"]).summary()}
 
 
-def _prepare_clear_all(store: SessionStore, request: Fields) -> Fields:
+def _prepare_clear_all(store: StoredSessions, request: Fields) -> Fields:
     protected = set(map(checked_id, request["protected_session_ids"]))
     ids = store.ids()
     if request["limit"] is None and len(ids) > MAX_PLAN:
@@ -204,24 +210,26 @@ def _position(cursor: str) -> str:
         raise EnvelopeError("invalid_cursor", value=cursor) from None
 
 
-def _clear(store: SessionStore, request: Fields) -> Fields:
+def _clear(store: StoredSessions, request: Fields) -> Fields:
     protected = set(map(checked_id, request["protected_session_ids"]))
-    deleted: list[str] = []
-    skipped: list[Fields] = []
-    for id in request["session_ids"]:
-        try:
-            store.clear(id, protected)
-        except EnvelopeError as error:
-            skipped.append({"session_id": bounded(id, MAX_SHOWN_ID), "error": shown_error(error)})
-        else:
-            deleted.append(id)
-    return {"deleted": deleted, "skipped": skipped}
+    ids: list[str] = request["session_ids"]
+    outcomes = list(zip(ids, store.clear_each(ids, protected), strict=True))
+    return {
+        "deleted": [id for id, error in outcomes if error is None],
+        "skipped": [
+            {"session_id": bounded(id, MAX_SHOWN_ID), "error": shown_error(error)}
+            for id, error in outcomes
+            if error is not None
+        ],
+    }
 
 
-_HANDLERS: dict[str, Callable[[SessionStore, Fields], Fields]] = {
+_OF_FILES: dict[str, Callable[[StoredSessions, Fields], Fields]] = {
+    "prepare_clear_all": _prepare_clear_all,
+    "clear": _clear,
+}
+_OF_CONTENTS: dict[str, Callable[[SessionStore, Fields], Fields]] = {
     "list": _list,
     "inspect": _inspect,
     "validate": _validate,
-    "prepare_clear_all": _prepare_clear_all,
-    "clear": _clear,
 }

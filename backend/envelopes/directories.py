@@ -11,10 +11,9 @@ import fcntl
 import os
 import stat
 import time
-from contextlib import contextmanager, suppress
 
 from backend.envelopes.errors import EnvelopeError, io_error, io_errors
-from backend.names import is_uuid
+from backend.uuids import is_uuid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,8 +116,11 @@ class Directory:
     def times(self) -> Iterator[tuple[int, str]]:
         """mtime in ms and id of its session files, in no order; what vanishes meanwhile is passed over."""
         for entry in self._entries():
-            with suppress(OSError):
-                yield milliseconds(entry.stat(follow_symlinks=False)), entry.name[: -len(_SUFFIX)]
+            try:
+                found = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue
+            yield milliseconds(found), entry.name[: -len(_SUFFIX)]
 
     def open(self, id: str) -> SessionFile | None:
         """A session's file, None where there is none; ``corrupt`` for whatever else has its name."""
@@ -146,32 +148,30 @@ class Directory:
         except OSError as error:
             raise io_error("remove", f"{self.path}/{name}", error) from error
 
-    @contextmanager
-    def locked(self, id: str) -> Iterator[None]:
-        """Holds a session's lock, or ``conflict``; the lock file stays, for ``remove_lock``."""
+    def locked(self, id: str) -> SessionFile:
+        """A session's lock, held while it is open, or ``conflict``; the file stays, for ``remove_lock``."""
         path = f"{self.path}/{_lock_name(id)}"
         with io_errors("open lock", path):
             descriptor = os.open(_lock_name(id), _OPEN_LOCK, 0o600, dir_fd=self.descriptor)
-        with SessionFile(id, path, descriptor) as lock:
-            if not lock.is_regular:
-                raise EnvelopeError("corrupt", id=id, detail="its lock is not a regular file")
-            lock.lock("lock")
-            links = os.fstat(descriptor).st_nlink
-            if links == 0:  # whoever held it removed the session with it
-                raise EnvelopeError("conflict", id=id)
-            if links == 1:  # what has another name too is not this store's alone
-                with io_errors("set private file permissions", path):
-                    os.fchmod(descriptor, 0o600)
-            yield
+        lock = SessionFile(id, path, descriptor)
+        try:
+            self._take(lock)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return lock
 
     def remove_lock(self, id: str) -> None:
         """Removes a session's lock file, by whoever holds it."""
-        with suppress(FileNotFoundError):
+        try:
             os.unlink(_lock_name(id), dir_fd=self.descriptor)
+        except FileNotFoundError:
+            return
 
     def replace(self, id: str, raw: bytes) -> None:
         """Writes a session's file: all of it or, on any error, nothing; on disk when this returns."""
         import uuid
+        from contextlib import suppress
 
         name, temporary = f"{id}{_SUFFIX}", f".{id}.{uuid.uuid4()}.tmp"
         path = f"{self.path}/{temporary}"
@@ -203,6 +203,8 @@ class Directory:
 
     def sweep(self) -> None:
         """Removes temporaries that crashed writers left more than an hour ago; best effort."""
+        from contextlib import suppress
+
         newest = time.time() - STALE_S
         with suppress(OSError), os.scandir(self.descriptor) as found:
             stale = [entry.name for entry in found if _is_temporary(entry) and _mtime(entry) <= newest]
@@ -216,14 +218,28 @@ class Directory:
                 if entry.name.endswith(_SUFFIX) and is_uuid(entry.name[: -len(_SUFFIX)]) and _is_regular(entry):
                     yield entry
 
+    def _take(self, lock: SessionFile) -> None:
+        if not lock.is_regular:
+            raise EnvelopeError("corrupt", id=lock.id, detail="its lock is not a regular file")
+        lock.lock("lock")
+        found = os.fstat(lock.descriptor)
+        if found.st_nlink == 0:  # whoever held it removed the session with it
+            raise EnvelopeError("conflict", id=lock.id)
+        # What has another name too is not this store's alone.
+        if found.st_nlink == 1 and stat.S_IMODE(found.st_mode) != 0o600:
+            with io_errors("set private file permissions", lock.path):
+                os.fchmod(lock.descriptor, 0o600)
+
     def _check_kind(self, id: str) -> None:
         """``corrupt`` where what could not be opened is no file."""
-        with suppress(OSError):
+        try:
             mode = os.stat(f"{id}{_SUFFIX}", dir_fd=self.descriptor, follow_symlinks=False).st_mode
-            if stat.S_ISLNK(mode):
-                raise self._no_file(id, "a symbolic link")
-            if not stat.S_ISREG(mode):
-                raise self._no_file(id, "not a regular file")
+        except OSError:
+            return
+        if stat.S_ISLNK(mode):
+            raise self._no_file(id, "a symbolic link")
+        if not stat.S_ISREG(mode):
+            raise self._no_file(id, "not a regular file")
 
     def _no_file(self, id: str, kind: str) -> EnvelopeError:
         return EnvelopeError("corrupt", id=id, detail=f"{self._what} session entry is {kind}")
@@ -272,6 +288,8 @@ def _open_or_make(name: str, parent: int | None) -> int:
         return _open(name, parent)
     except FileNotFoundError:
         pass
+    from contextlib import suppress
+
     with suppress(FileExistsError):
         os.mkdir(name, 0o700, dir_fd=parent)
     descriptor = _open(name, parent)
@@ -296,9 +314,10 @@ def _lock_name(id: str) -> str:
 
 
 def _is_regular(entry: os.DirEntry[str]) -> bool:
-    with suppress(OSError):
+    try:
         return entry.is_file(follow_symlinks=False)
-    return False
+    except OSError:
+        return False
 
 
 def _is_temporary(entry: os.DirEntry[str]) -> bool:
@@ -306,6 +325,7 @@ def _is_temporary(entry: os.DirEntry[str]) -> bool:
 
 
 def _mtime(entry: os.DirEntry[str]) -> float:
-    with suppress(OSError):
+    try:
         return entry.stat(follow_symlinks=False).st_mtime
-    return float("inf")
+    except OSError:
+        return float("inf")

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import codecs
 import functools
-import json
-import math
+
+from backend.envelopes.strict import loads, shallow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -108,15 +108,6 @@ def parse(raw: bytes) -> Any:
     return document
 
 
-def loads(raw: bytes, object_of: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
-    """One JSON value from strict JSON in UTF-8, of any size; ``object_of`` makes its objects."""
-    decode = _decode if object_of is None else _shallow(_decoder_with(object_of))
-    value = decode(raw.decode())
-    if b"\\ud" in raw or b"\\uD" in raw:
-        _check_surrogates(value)
-    return value
-
-
 def is_text(value: Any) -> bool:
     """Whether a value is a string, of characters that there are."""
     return type(value) is str or (type(value) is Large and value.is_text)
@@ -193,48 +184,6 @@ def _check_encoding(raw: bytes) -> None:
     decoder.decode(b"", final=True)
 
 
-def _check_surrogates(value: Any) -> None:
-    """Pairs have become characters when JSON was read; what is left of them is text that nobody can encode."""
-    if isinstance(value, str):
-        value.encode()
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            key.encode()
-            _check_surrogates(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            _check_surrogates(item)
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _finite(text: str) -> float:
-    if math.isinf(number := float(text)):
-        raise ValueError("a number is out of range")
-    return number
-
-
-def _decoder_with(object_of: Callable[[list[tuple[str, Any]]], Any] | None) -> Callable[[str], Any]:
-    return json.JSONDecoder(object_pairs_hook=object_of, parse_constant=_no_constant, parse_float=_finite).decode
-
-
-def _shallow(decode: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """``decode``, for which nesting too deeply is as wrong as anything else."""
-
-    def decoded(raw: Any) -> Any:
-        try:
-            return decode(raw)
-        except RecursionError:
-            raise ValueError("nested too deeply") from None
-
-    return decoded
-
-
-_decode = _shallow(_decoder_with(None))
-
-
 class _Patterns:
     """What is looked for in large documents; compiled when the first one is met.
 
@@ -269,7 +218,7 @@ _patterns = functools.cache(_Patterns)
 def _check_syntax() -> Callable[[Any], Any]:
     import msgspec
 
-    return _shallow(msgspec.json.Decoder(msgspec.Raw).decode)
+    return shallow(msgspec.json.Decoder(msgspec.Raw).decode)
 
 
 @functools.cache
@@ -277,4 +226,4 @@ def _decoder(names: frozenset[str]) -> Callable[[Any], Any]:
     import msgspec
 
     known = msgspec.defstruct("Known", [(name, msgspec.Raw, None) for name in sorted(names)])
-    return _shallow(msgspec.json.Decoder(known).decode)
+    return shallow(msgspec.json.Decoder(known).decode)

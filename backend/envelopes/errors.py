@@ -6,13 +6,12 @@ Clients act on the codes; nobody may add one. Texts are cut where they leave the
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
 
 from backend.errors import CtxError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from types import TracebackType
 
 # code: (form of the message, hint)
 CODES = {
@@ -66,10 +65,17 @@ def shown(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "replace")
 
 
-@contextmanager
-def io_errors(operation: str, path: str) -> Iterator[None]:
+class io_errors:
     """Turns an ``OSError`` into the ``io`` error of that operation on that path."""
-    try:
-        yield
-    except OSError as error:
-        raise io_error(operation, path, error) from error
+
+    __slots__ = ("_operation", "_path")
+
+    def __init__(self, operation: str, path: str) -> None:
+        self._operation = operation
+        self._path = path
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if isinstance(error, OSError):
+            raise io_error(self._operation, self._path, error) from error

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from backend.envelopes import documents
 from backend.envelopes.errors import EnvelopeError
 from backend.envelopes.redaction import redacted, redacted_message
+from backend.envelopes.strict import MAX_U64
 from backend.envelopes.texts import bounded, preview, typed_by_user
 
 TYPE_CHECKING = False
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 SCHEMA_VERSION = 1
-MAX_U64 = (1 << 64) - 1
 MAX_MODEL = 256
 MAX_WORKSPACE = 4096
 

@@ -1,8 +1,7 @@
-"""The sessions of one workspace: scoped ones, and the legacy ones that are provably its own (spec 5).
+"""Reading and writing the sessions of one workspace: scoped ones, and the legacy ones that are its own (spec 5).
 
-Reading and clearing create nothing; ``persist`` makes the scope directory, migrates legacy files and sweeps what
-crashed writers left. Optimistic generations decide between writers, locks only keep a write whole. One store belongs
-to one thread; descriptors are held until ``close``.
+Reading creates nothing; ``persist`` makes the scope directory, migrates legacy files and sweeps what crashed writers
+left. Optimistic generations decide between writers, locks only keep a write whole.
 """
 
 from __future__ import annotations
@@ -14,10 +13,12 @@ from backend.envelopes import directories, places, sessions
 from backend.envelopes.directories import Directory, SessionFile, checked_id
 from backend.envelopes.errors import EnvelopeError
 from backend.envelopes.sessions import Session
+from backend.envelopes.stored import StoredSessions, exists
+from backend.envelopes.strict import MAX_U64
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     Listed = tuple[int, str, str]
@@ -28,28 +29,10 @@ MAX_PAGE = 100
 _VERSION = "v1"
 
 
-class SessionStore:
+class SessionStore(StoredSessions):
     """Sessions of a workspace on disk; every method raises ``EnvelopeError`` and nothing else."""
 
-    def __init__(self, workspace: str, persist_dir: str) -> None:
-        self.places = places.places_of(workspace, persist_dir)
-        self.workspace = self.places.workspace
-        self._swept = False
-        self._scope = directories.opened(self.places.scope, "scoped")
-        self._legacy = self._open_legacy()
-
-    def __enter__(self) -> SessionStore:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Lets its directories go."""
-        for directory in (self._scope, self._legacy):
-            if directory is not None:
-                directory.close()
-        self._scope = self._legacy = None
+    _swept = False
 
     def page(self, limit: int, cursor: str | None = None) -> tuple[list[dict[str, Any]], str | None]:
         """A page of summaries, newest first, and the cursor of the next one; 1 to 100 a page."""
@@ -85,30 +68,6 @@ class SessionStore:
         file, legacy = self._opened(checked_id(id))
         with file:
             return self._decoded_legacy(file) if legacy else self._decoded(file)
-
-    def ids(self) -> list[str]:
-        """Every stored id, in order; contents are not read."""
-        directory = self._directory()
-        found = set(directory.ids()) if directory else set()
-        if self._legacy is not None:
-            found.update(self._legacy.ids())
-        return sorted(found)
-
-    def clear(self, id: str, protected: Iterable[str]) -> None:
-        """Removes a session: its legacy copy first, so that it is never seen again by accident."""
-        if checked_id(id) in protected:
-            raise EnvelopeError("active_session", id=id)
-        directory = self._directory()
-        scoped = _exists(directory, id)
-        if not scoped and not _exists(self._legacy, id):
-            raise EnvelopeError("not_found", id=id)
-        if directory is None or not scoped:
-            self._remove_legacy(id)
-            return
-        with directory.locked(id):
-            self._remove_legacy(id)
-            directory.remove(id)
-            directory.remove_lock(id)
 
     def new(self, model: str, messages: list[dict[str, Any]], id: str | None = None) -> Session:
         """A session that is nowhere yet: generation 0."""
@@ -156,7 +115,7 @@ class SessionStore:
                 raise EnvelopeError("conflict", id=id)
         if (current.generation if stored else 0) != session.generation:
             raise EnvelopeError("conflict", id=id)
-        if session.generation >= sessions.MAX_U64:
+        if session.generation >= MAX_U64:
             raise EnvelopeError("corrupt", id=id, detail="session generation is exhausted")
         if stored is not None:
             self._remove_legacy_file(id)
@@ -168,22 +127,6 @@ class SessionStore:
         directory.replace(id, raw)
         self._remove_legacy_file(id)
         return written
-
-    def _open_legacy(self) -> Directory | None:
-        path = self.places.legacy
-        try:
-            return directories.opened(path, "legacy") if path is not None else None
-        except EnvelopeError:
-            return None  # swapped since it was found: nobody's
-
-    def _directory(self) -> Directory | None:
-        """The scope directory as it is now, None while there is none."""
-        if self._scope is not None and self._scope.is_removed:
-            self._scope.close()
-            self._scope = None
-        if self._scope is None:
-            self._scope = directories.opened(self.places.scope, "scoped")
-        return self._scope
 
     def _writable(self) -> Directory:
         directory = self._directory()
@@ -279,21 +222,9 @@ class SessionStore:
             return
         with file:
             file.lock("lock legacy session")
-            if not _exists(directory, id):
+            if not exists(directory, id):
                 self._decoded_legacy(file)
             yield
-
-    def _remove_legacy(self, id: str) -> None:
-        """Removes the legacy copy under its own lock."""
-        file = self._legacy.open(id) if self._legacy else None
-        if file is not None:
-            with file:
-                file.lock("lock legacy session")
-                self._remove_legacy_file(id)
-
-    def _remove_legacy_file(self, id: str) -> None:
-        if self._legacy is not None and _exists(self._legacy, id):
-            self._legacy.remove(id)
 
 
 def _page(
@@ -322,18 +253,9 @@ def _parsed(cursor: str) -> Listed:
     digits = time_text.removeprefix("+")
     known = version == _VERSION and digits and places.HEX_DIGITS.issuperset(digits)
     with suppress(EnvelopeError):
-        if known and int(digits, 16) <= sessions.MAX_U64:
+        if known and int(digits, 16) <= MAX_U64:
             return -int(digits, 16), checked_id(id), ""
     raise EnvelopeError("invalid_cursor", value=cursor)
-
-
-def _exists(directory: Directory | None, id: str) -> bool:
-    """Whether a session's file is there; ``corrupt`` for whatever else has its name."""
-    file = directory.open(id) if directory else None
-    if file is None:
-        return False
-    with file:
-        return True
 
 
 def _now_ms() -> int:

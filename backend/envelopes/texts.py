@@ -5,8 +5,6 @@ Pure. White space is Unicode's White_Space, which U+001C–1F are not; control c
 
 from __future__ import annotations
 
-import re
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,7 +13,7 @@ MAX_PREVIEW_CHARACTERS = 160
 
 _CONTROLS = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0)))
 _WHITE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-_words = re.compile(f"[^{_WHITE}]+").finditer
+_WORD = f"[^{_WHITE}]+"
 
 # How cosh-shell wraps what a person typed; what stands between these lines is its own and changes.
 _WRAPPED = "Handle this natural-language shell prompt request for a Shell-first assistant.\n"
@@ -35,9 +33,11 @@ def bounded(text: str, limit: int) -> str:
 
 def preview(texts: Iterable[str]) -> str | None:
     """The words of texts on one line of at most 160 characters; None where there are none."""
+    import re
+
     line = ""
     for text in texts:
-        for match in _words(text):
+        for match in re.finditer(_WORD, text):
             word = match[0].translate(_CONTROLS)
             line = f"{line} {word}" if line else word
             if len(line) > MAX_PREVIEW_CHARACTERS:

@@ -19,6 +19,8 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024, file=sys.s
 sys.exit(code)
 """
 
+MISSING = session_id(999)
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> CoshStore:
@@ -29,8 +31,8 @@ def environment(store: CoshStore) -> dict[str, str]:
     return {**os.environ, "HOME": str(store.home)}
 
 
-def run(store: CoshStore, raw: bytes, *options: str) -> "subprocess.CompletedProcess[bytes]":
-    command = [sys.executable, *options, "-m", "mountctl.ctx", "session-control"]
+def run(store: CoshStore, raw: bytes) -> "subprocess.CompletedProcess[bytes]":
+    command = [sys.executable, "-m", "mountctl.ctx", "session-control"]
     return subprocess.run(command, input=raw, capture_output=True, env=environment(store), timeout=60, check=False)
 
 
@@ -102,12 +104,43 @@ def test_a_warning_goes_to_stderr_and_steers_no_terminal(store: CoshStore) -> No
     assert rb"/a\x1b[31m/.copilot-shell/config.toml: " in done.stderr and b"\x1b" not in done.stderr
 
 
-def test_a_small_store_is_answered_without_slow_imports(store: CoshStore) -> None:
+def test_a_warning_that_nobody_can_see_is_not_in_the_answer(store: CoshStore) -> None:
+    store.configure("x")
+    (store.workspace / ".copilot-shell/config.toml").write_text("[")
+    command = ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-m", "mountctl.ctx", "session-control"]
+    done = subprocess.run(
+        command, input=request(store, "list"), stdout=subprocess.PIPE, env=environment(store), timeout=60, check=True
+    )
+    assert json.loads(done.stdout)["ok"]
+
+
+_SLOW = {"msgspec", "argparse", "tomllib", "hashlib", "typing", "dataclasses", "inspect", "uuid", "threading"}
+_SLOWER_THAN_CLEARING = {*_SLOW, "json", "re", "enum", "contextlib", "collections", "functools"}
+
+
+def imported(store: CoshStore, program: str, raw: bytes) -> tuple[bytes, set[str]]:
+    """What a program answers to a request, and what it imports."""
+    command = [sys.executable, "-X", "importtime", "-c", program, "session-control"]
+    done = subprocess.run(command, input=raw, capture_output=True, env=environment(store), timeout=60, check=True)
+    return done.stdout, {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
+
+
+@pytest.mark.parametrize(
+    ("action", "fields", "unwanted"),
+    [
+        ("list", {}, _SLOW),
+        ("prepare_clear_all", {"protected_session_ids": []}, _SLOWER_THAN_CLEARING),
+        ("clear", {"session_ids": [session_id(1), MISSING], "protected_session_ids": []}, _SLOWER_THAN_CLEARING),
+    ],
+)
+def test_a_small_store_is_answered_without_slow_imports(
+    store: CoshStore, action: str, fields: dict[str, Any], unwanted: set[str]
+) -> None:
     store.put(1)
-    done = run(store, request(store, "list"), "-X", "importtime")
-    assert json.loads(done.stdout)["data"]["sessions"][0]["health"] == "ready"
-    imported = {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
-    assert not imported & {"msgspec", "argparse", "tomllib", "hashlib", "typing", "dataclasses", "inspect", "uuid"}
+    answer, ours = imported(store, "from mountctl.ctx import main; main()", request(store, action, **fields))
+    _, anybodys = imported(store, "pass", b"")
+    assert session_id(1).encode() in answer
+    assert not (ours - anybodys) & unwanted
 
 
 _LIMIT = 32 << 20

@@ -14,7 +14,7 @@ from typing import Any
 from backend.envelopes.control import MAX_IDS, MAX_PLAN
 from tests.bench.bench import OURS, Bench, System, cost, measured
 from tests.bench.figures import AtMost, Claim, Report
-from tests.bench.rows.commands import BARE, COUNT
+from tests.bench.rows.commands import BARE, COUNT, SCRIPT
 from tests.cosh_store import CoshStore, message, session_id
 from tests.mounting import PROJECT
 
@@ -106,7 +106,9 @@ class _Shell:
         return script
 
     def ask(self, action: str, **fields: Any) -> Any:
-        command = [sys.executable, "-m", "mountctl.ctx", "session-control"]
+        script = self._directory / "ctx"
+        script.write_text(SCRIPT)
+        command = [sys.executable, str(script), "session-control"]
         environment = {**os.environ, "HOME": str(self._store.home), "PYTHONPATH": str(PROJECT)}
         request = self.request(action, **fields)
         begun = time.perf_counter()

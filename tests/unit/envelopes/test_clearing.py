@@ -7,6 +7,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,21 @@ def test_clear_removes_each_id_and_says_why_not(store: CoshStore) -> None:
     ]
     assert os.listdir(store.scope) == [f"{session_id(5)}.json"]
     assert os.listdir(store.workspace / "sessions") == []
+
+
+def test_sessions_are_removed_side_by_side(store: CoshStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = [session_id(number) for number in range(4)]
+    for number in range(4):
+        store.put(number)
+    real, barrier = directories.Directory.remove, threading.Barrier(2)
+
+    def waiting(self: directories.Directory, id: str) -> None:
+        barrier.wait(60)  # as for a disk: passed only by two of them
+        real(self, id)
+
+    monkeypatch.setattr(directories.Directory, "remove", waiting)
+    assert asked(store, "clear", session_ids=ids, protected_session_ids=[])["deleted"] == ids
+    assert os.listdir(store.scope) == []
 
 
 def test_a_missing_protection_deletes_nothing(store: CoshStore) -> None:

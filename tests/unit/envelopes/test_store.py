@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from backend.envelopes import configuration, directories, sessions
+from backend.envelopes import configuration, directories
 from backend.envelopes.errors import EnvelopeError
 from backend.envelopes.store import SessionStore
+from backend.envelopes.strict import MAX_U64
 from tests.cosh_store import CoshStore, message, session_id
 from tests.unit.envelopes.controlled import opened, refusal
 
@@ -78,7 +79,7 @@ def test_a_session_goes_on_from_what_was_loaded(store: CoshStore) -> None:
         ({"generation": 5}, {"generation": 6}, "conflict"),
         ({"generation": 5}, {"generation": 0}, "conflict"),
         (None, {"generation": 1}, "conflict"),
-        ({"generation": sessions.MAX_U64}, {"generation": sessions.MAX_U64}, "corrupt"),
+        ({"generation": MAX_U64}, {"generation": MAX_U64}, "corrupt"),
         ({"generation": 1}, {"workspace_scope": "/elsewhere"}, "scope_mismatch"),
         ({"workspace_scope": "/elsewhere"}, {"generation": 1}, "scope_mismatch"),
         ({"schema_version": 2}, {"generation": 1}, "incompatible_version"),
