@@ -65,8 +65,9 @@ class StateDirectory:
         """Makes the directories, and the reserve if there is space for it (``OSError``)."""
         if not self.root.is_dir():
             make_private(self.root)
-        make_private(self.snapshots)
-        make_private(self.indexes)
+        for directory in (self.snapshots, self.indexes):
+            make_private(directory)
+            directory.chmod(0o700)  # others' daemons leave it to everybody to read
         self._fill_reserve()
 
     @contextmanager

@@ -137,7 +137,8 @@ class TreeSnapshots:
         """What cannot be kept makes the next snapshot slower and nothing else."""
         temporary = self._stamps.with_suffix(".tmp")
         with suppress(OSError):
-            temporary.write_bytes(msgspec.msgpack.encode(stamps))
+            with open(temporary, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+                file.write(msgspec.msgpack.encode(stamps))
             temporary.replace(self._stamps)
 
     def delete(self, id: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from backend.checkpoints import wire
+from backend.checkpoints.state import StateDirectory
 from tests.checkpointing import CheckpointDaemon
 from tests.mounting import wait_until
 from tests.people import ALICE, BOB
@@ -128,9 +129,19 @@ def test_only_root_reloads_and_everybody_may_read_the_configuration(copying: Che
 def test_snapshots_are_out_of_reach(copying: CheckpointDaemon, workspace: Path) -> None:
     mount_path = copying.expect(wire.ConfigOk, wire.Config()).config.mount_path
     assert ALICE.outcome(os.listdir, mount_path) == "EACCES"
-    for file in copying.state.rglob("*"):
-        if not file.is_symlink() and file.parent in (copying.state, copying.state / "indexes"):
-            assert stat.S_IMODE(file.stat().st_mode) & 0o077 == 0, file
+    kept = [file for file in copying.state.rglob("*") if (copying.state / "snapshots") not in file.parents]
+    assert {"index.json", "stamps", "state.json", "reserve"} <= {file.name for file in kept}
+    for file in kept:
+        assert stat.S_IMODE(file.stat().st_mode) & 0o077 == 0, file
+
+
+def test_what_another_daemon_left_for_all_to_read_is_private(tmp_path: Path) -> None:
+    """As a systemd unit's ``StateDirectory`` is, and what upstream's daemon makes in it."""
+    directory = StateDirectory(tmp_path / "state")
+    for path in (directory.root, directory.indexes, directory.snapshots):
+        path.mkdir(mode=0o755)
+    directory.prepare()
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (directory.indexes, directory.snapshots)} == {0o700}
 
 
 def swap_until(stop: Path, directory: Path, link: Path) -> None:
