@@ -75,8 +75,9 @@ PROGRAM = Group(
 
 
 def main() -> int:
-    """The console script."""
-    return run("ctx", PROGRAM, sys.argv[1:])
+    """The console script; called as cosh-shell calls its core, it is that (spec 5)."""
+    arguments = sys.argv[1:]
+    return run("ctx", PROGRAM, ["session-control"] if arguments == ["--session-control"] else arguments)
 
 
 if __name__ == "__main__":

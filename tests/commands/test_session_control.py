@@ -95,6 +95,13 @@ def test_a_request_that_never_ends_is_refused_early(store: CoshStore) -> None:
         child.stdin.close()
 
 
+def test_called_as_cosh_shell_calls_its_core_it_is_that(store: CoshStore) -> None:
+    command = [sys.executable, "-m", "mountctl.ctx", "--session-control"]
+    raw = request(store, "list")
+    done = subprocess.run(command, input=raw, capture_output=True, env=environment(store), timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, run(store, raw).stdout)
+
+
 def test_a_warning_goes_to_stderr_and_steers_no_terminal(store: CoshStore) -> None:
     layer = store.workspace / "a\x1b[31m/.copilot-shell/config.toml"
     layer.parent.mkdir(parents=True)
