@@ -10,10 +10,11 @@ import ctypes
 import errno
 import os
 import select
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 TIMEOUT_S = 2.0
 START_TIMEOUT_S = 20.0
@@ -67,6 +68,25 @@ def abort(minor: int, timeout_s: float = TIMEOUT_S) -> None:
     _call("abort", str(minor), timeout_s=timeout_s)
 
 
+def connection(minor: int, timeout_s: float = TIMEOUT_S) -> int | None:
+    """A descriptor that aborts this very FUSE connection when it is written to, and nothing once that is gone.
+
+    The kernel soon gives the number of a connection to another one. None where the caller may not abort it.
+    """
+    with contextlib.suppress(OSError):
+        return os.open(f"{_CONNECTIONS}/{minor}/abort", os.O_WRONLY | os.O_CLOEXEC)
+    if os.geteuid() != 0:
+        return None
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        try:
+            _call("connection", str(minor), str(theirs.fileno()), timeout_s=timeout_s, pass_fds=(theirs.fileno(),))
+        except OSError:
+            return None
+        _, [descriptor], _, _ = socket.recv_fds(ours, 1, 1)
+    return descriptor
+
+
 def _fusermount(path: str, options: list[str], timeout_s: float) -> None:
     command = ["fusermount3", "-u", *options, "--", path]
     environment = os.environ | {"LC_ALL": "C"}
@@ -82,12 +102,13 @@ def _fusermount(path: str, options: list[str], timeout_s: float) -> None:
         raise OSError(number, os.fsdecode(message).strip() or os.strerror(number), path)
 
 
-def _call(name: str, *arguments: str, timeout_s: float) -> str:
+def _call(name: str, *arguments: str, timeout_s: float, pass_fds: Sequence[int] = ()) -> str:
     child = subprocess.Popen(
         [sys.executable, "-I", "-S", __file__, name, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
+        pass_fds=pass_fds,
     )
     with _reaped(child, arguments[0]):
         assert child.stdout is not None
@@ -162,6 +183,13 @@ def _do_abort(minor: str) -> None:
         file.write("1\n")
 
 
+def _do_connection(minor: str, receiver: str) -> None:
+    _mount_control()
+    file = os.open(f"{_CONNECTIONS}/{minor}/abort", os.O_WRONLY)
+    with socket.socket(fileno=int(receiver)) as to:
+        socket.send_fds(to, [b"!"], [file])
+
+
 def _mount_control() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     _check(libc.unshare(_CLONE_NEWNS))
@@ -175,6 +203,7 @@ _CALLS: dict[str, Callable[..., str | None]] = {
     "realpath": os.path.realpath,
     "umount": _do_umount,
     "abort": _do_abort,
+    "connection": _do_connection,
 }
 
 

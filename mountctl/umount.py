@@ -106,6 +106,7 @@ def _lazily(health: Health, timeout_s: int) -> None:
 
     Nothing is lost by the kill: what a write was answered for is committed.
     """
+    connection = probe.connection(health.mount.device[1])
     mountpoint.unmount(health.mount, probe.MNT_DETACH)
     if health.state == "ok" and _ends_within(health, timeout_s):
         return
@@ -114,19 +115,17 @@ def _lazily(health: Health, timeout_s: int) -> None:
             control.ask(health.files.socket, "stop", 1.0)
         if _ends_within(health, _KILL_AFTER_S):
             return
-    _kill(health)
+    _kill(health, connection)
     _wait_for_end(health, max(_DEATH_S, timeout_s))
 
 
-def _kill(health: Health) -> None:
+def _kill(health: Health, connection: int | None) -> None:
+    """Also where a copy of the daemon's connection is elsewhere, and outlives it."""
     server = health.process
     if server is not None and is_served(health) and runs_as(server, health.mount.owner_uid):
         os.kill(server.pid, signal.SIGKILL)
-    try:
-        probe.abort(health.mount.device[1])
-    except OSError as error:
-        if error.errno != errno.ENOENT:
-            raise
+    if connection is not None:
+        os.write(connection, b"1\n")
 
 
 def _wait_for_end(health: Health, timeout_s: int) -> None:

@@ -28,6 +28,7 @@ class Place:
         self.mountpoint = base / "ctx"
         self.store = base / "store"
         self.runtime = base / "run"
+        self.last_mount: Ran | None = None
         self.environment = {
             **os.environ,
             "CTXFS_RUNTIME_DIR": str(self.runtime),
@@ -43,7 +44,8 @@ class Place:
 
     def mount(self, *options: str) -> Ran:
         """``mountctl mount`` of this place."""
-        return self.mountctl("mount", str(self.mountpoint), "--store", str(self.store), *options)
+        self.last_mount = self.mountctl("mount", str(self.mountpoint), "--store", str(self.store), *options)
+        return self.last_mount
 
     def umount(self, *options: str) -> Ran:
         return self.mountctl("umount", str(self.mountpoint), *options)
@@ -54,7 +56,7 @@ class Place:
     def daemon(self) -> int:
         """The pid of the daemon that serves the mountpoint."""
         mount = self.mounted()
-        assert mount is not None
+        assert mount is not None, self.last_mount
         state = examine(mount, self.runtime).daemon
         assert state is not None
         return state.pid

@@ -14,8 +14,10 @@ import msgspec
 import pytest
 
 from ctxfs import control, mountpoint, mounts, probe
+from ctxfs.health import Health
 from ctxfs.runtime import RuntimeFiles, start_time
 from mountctl import cli
+from mountctl import umount as umount_command
 from mountctl.main import PROGRAM
 from tests.commands.conftest import Place, is_gone, stop
 from tests.commands.stealing import steal_fuse_descriptor
@@ -306,3 +308,41 @@ def test_a_busy_daemon_has_the_time_that_an_unmount_has(
     monkeypatch.setenv("CTXFS_RUNTIME_DIR", str(place.runtime))
     assert cli.run("mountctl", PROGRAM, ["umount", str(place.mountpoint), *options]) == code
     assert (place.mounted() is None) == (code == 0)
+
+
+def test_a_mount_that_got_the_number_of_one_that_was_given_up_goes_on(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old one ends at the very moment at which its patience is over."""
+    place.mount()
+    daemon, other, kill = place.daemon(), place.base / "other", umount_command._kill
+
+    def kill_late(health: Health, connection: int | None) -> None:
+        os.kill(daemon, signal.SIGKILL)
+        wait_until(lambda: is_gone(daemon), "the end of the daemon")
+        assert place.mountctl("mount", str(other), "--store", str(place.base / "other-store")).code == 0
+        monkeypatch.undo()
+        kill(health, connection)
+
+    monkeypatch.setenv("CTXFS_RUNTIME_DIR", str(place.runtime))
+    monkeypatch.setattr(umount_command, "_ends_within", lambda *_: False)
+    monkeypatch.setattr(umount_command, "_kill", kill_late)
+    assert cli.run("mountctl", PROGRAM, ["umount", str(place.mountpoint), "--lazy", "--timeout", "0"]) == 0
+    assert "home" in os.listdir(other)
+
+
+def test_a_connection_is_given_up_by_its_handle_and_not_by_its_number(place: Place) -> None:
+    place.mount()
+    mount = place.mounted()
+    assert mount is not None
+    handle = probe.connection(mount.device[1])
+    assert handle is not None
+    os.write(handle, b"1\n")
+    with pytest.raises(OSError, match=r"not connected|abort"):
+        os.listdir(place.mountpoint)
+    umount(place.mountpoint)
+    wait_until(lambda: place.umount().code != 0, "its end")
+    assert place.mount().code == 0
+    os.write(handle, b"1\n")
+    assert "home" in os.listdir(place.mountpoint)
+    os.close(handle)

@@ -20,7 +20,7 @@ MEMBER = 3000
 """A group that every user of the table is in."""
 FOREIGN = 3001
 """A group that none of them but root is in."""
-LIMIT_SECONDS = 30
+LIMIT_SECONDS = 60
 KINDS = {
     stat.S_IFREG: "file",
     stat.S_IFDIR: "directory",
