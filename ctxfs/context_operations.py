@@ -58,25 +58,26 @@ class ContextOperations:
         with self._disk.closed_roots.visited(key, is_read_only=directory.access.archived) as root:
             yield root
 
-    @contextlib.contextmanager
-    def _changed(self, inode: int, ctx: RequestContext) -> Iterator[int]:
-        """The inode of the closed root, in which a name changes."""
+    def _check_change(self, inode: int, ctx: RequestContext) -> Entry:
+        """The entry of a directory in which a name changes."""
         directory = self._entry(inode)
         check_space(directory.access, ctx.uid)
         if directory.access.archived:
             raise FUSEError(errno.EROFS)
-        with self._root(directory) as root:
+        return directory
+
+    @contextlib.contextmanager
+    def _changed(self, inode: int, ctx: RequestContext) -> Iterator[int]:
+        """The inode of the closed root, in which a name changes."""
+        with self._root(self._check_change(inode, ctx)) as root:
             yield root
         self._core.kernel.attributes_changed(inode)
 
     def _grown(self, inode: int, ctx: RequestContext) -> contextlib.AbstractContextManager[int]:
         """As ``_changed``, for a new name: the root is made where it is missing."""
-        directory = self._entry(inode)
-        access = directory.access
-        check_space(access, ctx.uid)
-        if not access.archived:
-            key = root_key(self._core, directory.subject.session)
-            self._disk.closed_roots.make(key, access.uid, access.gid, mode_of(directory) & 0o7777)
+        directory = self._check_change(inode, ctx)
+        access, key = directory.access, root_key(self._core, directory.subject.session)
+        self._disk.closed_roots.make(key, access.uid, access.gid, mode_of(directory) & 0o7777)
         return self._changed(inode, ctx)
 
     async def _refuse_derived(self, inode: int, name: bytes) -> None:
@@ -143,6 +144,9 @@ class ContextOperations:
 
     async def rename(self, old: int, name: bytes, new: int, new_name: bytes, flags: int, ctx: RequestContext) -> None:
         """One of both is a ``context/``; the other one too, or an ordinary directory in it."""
+        for directory in (old, new):
+            if is_context(directory):
+                self._check_change(directory, ctx)
         if is_context(old) and name in _DERIVED:
             raise FUSEError(errno.EPERM)
         if is_context(new) and new_name in _DERIVED:

@@ -60,6 +60,8 @@ class TreeOperations(NameOperations):
     def _open_temporary(self, temporary: Temporary, flags: int, ctx: RequestContext) -> FileInfo:
         if ctx.uid not in (0, temporary.uid):
             raise FUSEError(errno.EACCES)
+        if temporary.is_gone:
+            raise FUSEError(errno.ESTALE)
         if flags & os.O_TRUNC:
             self._core.temporaries.resize(temporary, 0)
         inode = inode_of(temporary.node)

@@ -3,7 +3,7 @@
 import errno
 from typing import TYPE_CHECKING
 
-from pyfuse3 import RENAME_EXCHANGE, RENAME_NOREPLACE, FUSEError
+from pyfuse3 import RENAME_NOREPLACE, FUSEError
 
 from backend.errors import Exists, Missing
 from ctxfs.attributes import names_changed
@@ -24,7 +24,7 @@ class Renames:
         self._tree = tree
 
     async def rename(self, old: Entry, name: str, new: Entry, new_name: str, flags: int, uid: int) -> None:
-        if flags & RENAME_EXCHANGE:
+        if flags & ~RENAME_NOREPLACE:
             raise FUSEError(errno.EINVAL)
         temporary = self._core.temporaries.find(inode_of(old.node), uid, name)
         if temporary is not None:

@@ -53,7 +53,10 @@ class Tree:
     def present(self, entry: Entry) -> bool:
         """Whether the name leads anywhere now, or a writer is about to make it."""
         exists = entry.row.exists
-        return exists is None or exists(self._core, entry.subject) or entry.node in self._core.pending
+        return exists is None or exists(self._core, entry.subject) or self._is_pending(entry)
+
+    def _is_pending(self, entry: Entry) -> bool:
+        return entry.node in self._core.pending and not entry.access.archived
 
     def named(self, directory: Entry, name: str, uid: int) -> Entry | None:
         """What the table has under that name in a directory, there or not."""

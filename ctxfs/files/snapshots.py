@@ -65,6 +65,7 @@ class SnapshotWriter(MakingWriter):
 
     def _edit(self) -> bytearray:
         """The content that is being written; of what was refused in part there is none."""
+        writable_session(self.core, self.node.id)
         if self._refused:
             raise ValueTooBig("a part of this content was refused: truncate, and write it anew")
         if self._draft is None:
@@ -89,6 +90,7 @@ class SnapshotWriter(MakingWriter):
     def truncate(self, size: int) -> None:
         """To nothing, it changes nothing until something is written; readers see the old content until a flush."""
         if size == 0:
+            writable_session(self.core, self.node.id)
             self._refused = False
             self._draft = bytearray()
             self.hold(0)

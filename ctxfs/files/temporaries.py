@@ -44,6 +44,11 @@ class Temporary:
     lookups: int = 0
 
     @property
+    def is_gone(self) -> bool:
+        """No name and no handle is left: nobody can open it any more."""
+        return self.key is None and self.handles == 0
+
+    @property
     def attributes(self) -> EntryAttributes:
         """Its own, as long as it is no alias; what never changes in them is ``kept``."""
         attributes, size = self.kept, len(self.content)
@@ -138,9 +143,12 @@ class Temporaries:
         self._unname(temporary)
 
     def settle(self, temporary: Temporary) -> None:
-        """Frees it once nothing can reach it: no name, no handle, no lookup."""
-        if temporary.key is None and temporary.handles == 0:
-            if temporary.content and (temporary.lookups == 0 or temporary.target is not None):
+        """Frees its content once it has no name and no handle, and all of it once the kernel has forgotten it too.
+
+        The kernel forgets when it likes, and the next write of its uid may need the room at once.
+        """
+        if temporary.is_gone:
+            if temporary.content:
                 self.resize(temporary, 0)
             if temporary.lookups == 0 and self._all.pop(temporary.node.id, None) is not None:
                 self._counts[temporary.uid] -= 1

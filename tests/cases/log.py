@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import trio
@@ -18,6 +18,8 @@ from backend.store import Store
 from tests.cases.log_scripts import check_script
 from tests.cases.log_terms import build, described, error_of, header_options, new_entries, opened, outcome
 from tests.cases.rows import Mismatch, expect
+
+BRANCHED: Final = "chatluna/session-branch"
 
 
 def check_row(row: dict[str, Any], store: str) -> None:
@@ -113,7 +115,7 @@ async def _child(
         handle = await stored(place.store, given["parent"]["header"], given["parent"]["entries"])
         sessions = Sessions(place.store)
         events: list[Branched] = []
-        sessions.on("chatluna/session-branch", events.append)
+        sessions.on(BRANCHED, events.append)
         identity = {"id": given["id"]} if "id" in given else {}
         chosen = {"session_id": parent, "at": given["at"], **identity, **header_options(given["options"])}
         made = await outcome(make(sessions, chosen))
@@ -137,8 +139,8 @@ def _expect_child(header: dict[str, Any], child: SessionHandle, expected: Any) -
 
 def _expect_event(events: list[Branched], child: str, expected: Any) -> None:
     if "event" in expected:
-        named = {key: value for key, value in expected["event"].items() if key != "name"}
-        expect("events", events, [{"session": child, **named}])
+        found = [{"name": BRANCHED, **event} for event in events]
+        expect("events", found, [{"name": BRANCHED, "session": child, **expected["event"]}])
 
 
 async def _put(given: Any, expected: Any, kind: str) -> None:

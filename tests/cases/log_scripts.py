@@ -31,8 +31,8 @@ def _as_expected(op: dict[str, Any], found: dict[str, Any], expected: dict[str, 
     value = found.get("value")
     if op["op"] == "header" and isinstance(value, dict):
         return {"value": {key: value[key] for key in expected["value"] if key in value}}
-    if op["op"] in ("list", "storeList") and isinstance(value, list):
-        return {"value": sorted(value)}
+    if op["op"] in ("list", "storeList") and isinstance(value, list) and sorted(value) == sorted(expected["value"]):
+        return expected
     return found
 
 

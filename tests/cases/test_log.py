@@ -1,5 +1,6 @@
 """The golden cases of the log on every store, and the program that runs them."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import pytest
 
 from tests.cases.__main__ import main
 from tests.cases.log import check_row
-from tests.cases.rows import Row, read_rows, same
+from tests.cases.rows import Mismatch, Row, read_rows, same
 
 CASES = Path(__file__).with_name("log.jsonl")
 ROWS = read_rows(CASES.read_bytes())
@@ -73,3 +74,19 @@ def test_the_program_from_a_shell(tmp_path: Path) -> None:
 )
 def test_values_are_compared_as_json(a: object, b: object, equal: bool) -> None:
     assert same(a, b) is same(b, a) is equal
+
+
+def test_a_branch_that_tells_another_event_fails() -> None:
+    [row] = [row for row in ROWS if row.id == "S-branch-01"]
+    check_row(json.loads(row.raw), "memory")
+    with pytest.raises(Mismatch, match="events"):
+        check_row(json.loads(row.raw.replace(b"chatluna/session-branch", b"chatluna/other")), "memory")
+
+
+@pytest.mark.parametrize(("listed", "passes"), [(["b", "a"], True), (["a"], False), (["a", "b", "b"], False)])
+def test_a_list_is_compared_in_any_order(listed: list[str], passes: bool) -> None:
+    ops = [{"op": "create", "as": id, "id": id} for id in ("a", "b")]
+    results = [{"ok": True}, {"ok": True}, {"value": listed}]
+    row = {"kind": "script", "input": {"ops": [*ops, {"op": "list"}]}, "expect": {"results": results}}
+    with contextlib.nullcontext() if passes else pytest.raises(Mismatch, match="list"):
+        check_row(row, "memory")

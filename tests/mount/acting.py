@@ -15,7 +15,7 @@ from ctxfs import control
 from tests.mounting import PATIENCE_S, RunningMount
 from tests.people import ROOT, Person
 
-NOREPLACE, EXCHANGE = 1, 2
+NOREPLACE, EXCHANGE, WHITEOUT = 1, 2, 4
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _numbers = itertools.count(1)
@@ -67,7 +67,7 @@ def write_once(path: Path, data: bytes, flags: int = os.O_WRONLY | os.O_APPEND) 
 
 
 def renameat2(old: Path, new: Path, flags: int) -> None:
-    """rename with ``NOREPLACE`` or ``EXCHANGE``; 0 is a plain rename."""
+    """rename with ``NOREPLACE``, ``EXCHANGE`` or ``WHITEOUT``; 0 is a plain rename."""
     if _LIBC.renameat2(-100, os.fsencode(old), -100, os.fsencode(new), flags) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

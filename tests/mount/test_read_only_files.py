@@ -38,11 +38,15 @@ def test_a_derived_file_cannot_be_opened_for_writing(ctx: Path, person: Person, 
 
 
 def archived(session: Path) -> Path:
+    return Path(session.rename(place_in_the_archive(session)))
+
+
+def place_in_the_archive(session: Path) -> Path:
+    """Where it can be renamed to, for it is not the current one any more."""
     directory = session.parents[3] / "archived_sessions" / session.parents[1].name
     directory.mkdir(exist_ok=True)
     new_session(session.parents[5], agent=session.parents[1].name)
     (session.parent / "index/current").write_text(f"{next_other(session)}\n")
-    session.rename(directory / session.name)
     return directory / session.name
 
 
@@ -77,10 +81,14 @@ def test_archived_files_are_read_only(ctx: Path) -> None:
         ("state", b"done\n"),
         ("cwd", b"/x\n"),
         ("meta.json", b'{"client":"test","scope":"private"}\n'),
+        ("AGENTS.md", b"new\n"),
+        ("context/pack.json", b"new\n"),
     ],
 )
 def test_a_handle_from_before_the_archiving_answers_erofs(ctx: Path, name: str, data: bytes) -> None:
     session = new_session(ctx)
+    with opened(session / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT):
+        pass
     with opened(session / name, os.O_WRONLY | os.O_APPEND) as descriptor:
         where = archived(session)
         content = (where / name).read_bytes()
@@ -89,17 +97,47 @@ def test_a_handle_from_before_the_archiving_answers_erofs(ctx: Path, name: str, 
     assert (where / name).read_bytes() == content
 
 
-def test_a_snapshot_handle_from_before_the_archiving_answers_erofs(ctx: Path) -> None:
+def test_what_was_written_of_a_snapshot_before_the_archiving_is_erofs_at_close(ctx: Path) -> None:
     session = new_session(ctx)
     (session / "AGENTS.md").write_text("old\n")
+    where = place_in_the_archive(session)
     descriptor = os.open(session / "AGENTS.md", os.O_WRONLY)
-    where = archived(session)
+    os.write(descriptor, b"new\n")
+    session.rename(where)
     with refused(errno.EROFS):
-        os.write(descriptor, b"new\n")
+        os.ftruncate(descriptor, 0)
+    with refused(errno.EROFS):
         os.fsync(descriptor)
     with refused(errno.EROFS):
         os.close(descriptor)
     assert (where / "AGENTS.md").read_text() == "old\n"
+
+
+def test_a_snapshot_that_was_being_made_is_not_in_the_archive(ctx: Path) -> None:
+    session = new_session(ctx)
+    where = place_in_the_archive(session)
+    descriptor = os.open(session / "AGENTS.md", os.O_WRONLY | os.O_CREAT)
+    os.write(descriptor, b"new\n")
+    session.rename(where)
+    assert "AGENTS.md" not in os.listdir(where)
+    assert not (where / "AGENTS.md").exists()
+    with refused(errno.EROFS):
+        os.close(descriptor)
+
+
+def test_no_name_in_an_archived_context_changes(ctx: Path) -> None:
+    session = new_session(ctx)
+    write_once(session / "messages.jsonl", message())
+    (session / "context/pack.json").write_text("{}")
+    context = archived(session) / "context"
+    names = os.listdir(context)
+    for name in names:
+        for new in ("renamed", "request.json", "../renamed"):
+            with refused(errno.EROFS):
+                (context / name).rename(context / new)
+        with refused(errno.EROFS):
+            (context / name).unlink()
+    assert os.listdir(context) == names
 
 
 def test_root_of_a_user_namespace_gets_the_same_refusals(ctx: Path) -> None:

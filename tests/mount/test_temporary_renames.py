@@ -12,6 +12,7 @@ import pytest
 from tests.mount.acting import (
     EXCHANGE,
     NOREPLACE,
+    WHITEOUT,
     message,
     new_session,
     opened,
@@ -52,13 +53,14 @@ def test_noreplace_onto_what_is_not_there_works(session: Path) -> None:
         assert (session / target).read_text() == "new\n"
 
 
+@pytest.mark.parametrize("flags", [EXCHANGE, WHITEOUT])
 @pytest.mark.parametrize("target", ["state", "messages.jsonl", "tmp2"])
-def test_exchange_is_einval_and_changes_nothing(session: Path, target: str) -> None:
+def test_exchange_and_whiteout_are_einval_and_change_nothing(session: Path, target: str, flags: int) -> None:
     (session / "tmp2").write_text("x")
     (session / "tmp").write_text("active\n")
     before = (session / target).read_bytes()
     with refused(errno.EINVAL):
-        renameat2(session / "tmp", session / target, EXCHANGE)
+        renameat2(session / "tmp", session / target, flags)
     assert (session / target).read_bytes() == before
     assert (session / "tmp").read_text() == "active\n"
 

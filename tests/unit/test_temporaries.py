@@ -129,6 +129,8 @@ def test_its_memory_is_free_when_nothing_can_reach_it(temporaries: Temporaries, 
     assert room(budget, ALICE) == USER_LIMIT - 1000
     temporary.handles = 0
     temporaries.settle(temporary)
+    assert room(budget, ALICE) == USER_LIMIT, "the kernel forgets when it likes"
+    assert temporary.is_gone
     temporary.lookups = 0
     temporaries.settle(temporary)
     assert room(budget, ALICE) == USER_LIMIT
