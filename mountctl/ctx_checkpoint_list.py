@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from backend.checkpoints.times import parse_timestamp
-from backend.checkpoints.wire import SnapshotEntry
+from backend.checkpoints.wire import SnapshotEntry, parse_metadata
 from mountctl.checkpoint_options import add_daemon, add_workspace, ask, named
 from mountctl.cli import OK
 from mountctl.text import age_text, print_table
@@ -33,7 +33,7 @@ def _json(entry: SnapshotEntry) -> dict[str, Any]:
     """The entry, with its metadata as the JSON value that it is."""
     value: dict[str, Any] = msgspec.to_builtins(entry)
     if entry.meta.metadata is not None:
-        value["meta"]["metadata"] = json.loads(entry.meta.metadata)
+        value["meta"]["metadata"] = parse_metadata(entry.meta.metadata)
     return value
 
 

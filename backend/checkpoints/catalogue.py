@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 
+from backend.checkpoints import wire
 from backend.checkpoints.errors import InternalError, InvalidPath, SnapshotNotFound
 from backend.checkpoints.identity import Identity
 from backend.checkpoints.times import parse_timestamp
 from backend.checkpoints.wire import SnapshotEntry, SnapshotMeta, Timestamp
-from backend.strict_json import MAX_DEPTH, compact, nests_deeper
+from backend.strict_json import compact
 
 MAX_ID_BYTES = 255
 
@@ -59,12 +60,9 @@ def parse_metadata(text: str | None) -> Any:
     if text is None:
         return None
     try:
-        raw = text.encode()
-        if nests_deeper(raw):
-            raise InternalError(f"bad metadata: it nests deeper than {MAX_DEPTH}")
-        return msgspec.json.decode(raw)
-    except (msgspec.MsgspecError, UnicodeEncodeError) as error:
-        raise InternalError(f"bad metadata: not JSON: {error}") from None
+        return wire.parse_metadata(text)
+    except ValueError as error:
+        raise InternalError(f"bad metadata: {error}") from None
 
 
 def matches(ids: Collection[str], reference: str) -> list[str]:

@@ -5,12 +5,13 @@ Pure; ``ctxfs.checkpoints`` moves the bytes. Paths and ids are text: the protoco
 """
 
 import enum
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
 from backend.checkpoints.bincode import F64, U32, U64, Checked, WireError, codec_of, decode, encode
 from backend.checkpoints.times import parse_duration, parse_timestamp
+from backend.strict_json import MAX_DEPTH, nests_deeper
 
 DEFAULT_SOCKET = "/run/ws-ckpt/ws-ckpt.sock"
 HEADER_BYTES = 4
@@ -21,6 +22,19 @@ MAX_ANSWER_ACCEPTED = 64 << 20
 MANY_SNAPSHOTS = 1000
 FULL_PERCENT = 90
 
+
+def parse_metadata(text: str) -> Any:
+    """The JSON value of a snapshot's metadata (``ValueError``)."""
+    raw = text.encode()
+    if nests_deeper(raw):
+        raise ValueError(f"it nests deeper than {MAX_DEPTH}")
+    try:
+        return msgspec.json.decode(raw)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"not JSON: {error}") from None
+
+
+Metadata = Annotated[str, Checked(parse_metadata)]
 Timestamp = Annotated[str, Checked(parse_timestamp)]
 Duration = Annotated[str, Checked(parse_duration)]
 
@@ -135,7 +149,7 @@ class SnapshotMeta(_Message, frozen=True):
     """``metadata`` is compact JSON text; ``missing``: the record is there, the snapshot is not."""
 
     message: str | None
-    metadata: str | None
+    metadata: Metadata | None
     pinned: bool
     created_at: Timestamp
     missing: bool

@@ -128,7 +128,8 @@ def test_any_bytes_are_a_message_or_an_error(data: bytes, variant: int) -> None:
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 optional_texts = st.none() | texts
 stamps = st.sampled_from(["1970-01-01T00:00:00Z", "2026-11-29T13:52:23.484690650Z"])
-metas = st.builds(wire.SnapshotMeta, optional_texts, optional_texts, st.booleans(), stamps, st.booleans())
+values = st.none() | st.sampled_from(['{"n":[1,2.5,null]}', '"é"', "null"])
+metas = st.builds(wire.SnapshotMeta, optional_texts, values, st.booleans(), stamps, st.booleans())
 messages = st.one_of(
     st.builds(wire.Checkpoint, texts, texts, optional_texts, optional_texts, st.booleans()),
     st.builds(wire.Delete, optional_texts, texts, st.booleans()),

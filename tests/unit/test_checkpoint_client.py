@@ -77,6 +77,7 @@ async def hanging_up(stream: trio.SocketStream) -> None:
 
 
 META = wire.SnapshotMeta("first", '{"n":1}', False, "2026-11-29T13:52:23.484690650Z", False)
+LISTED = framed(wire.ListOk((wire.SnapshotEntry("s1", "/w", META),)))
 REPORT = wire.StatusReport(3, (wire.WorkspaceInfo("ws-9dad1e", "/w", 2),), 10, 5)
 CONFIG = wire.ConfigReport("/m", "/s", "info", False, wire.Count(20), 86400, 300, 30, 40.0)
 
@@ -162,6 +163,9 @@ def test_every_error_code_is_an_exception_with_the_daemons_text(path: str, code:
         (answering(framed(wire.ReloadConfigOk())), errors.ProtocolError, "Init with a ReloadConfigOk"),
         (answering(((64 << 20) + 1).to_bytes(4, "little")), errors.ProtocolError, "max 67108864"),
         (answering(b"\xff\xff\xff\xff"), errors.ProtocolError, "max 67108864"),
+        (answering(LISTED.replace(b'{"n":1}', b'{"n":1;')), errors.ProtocolError, "is none: not JSON"),
+        (answering(LISTED.replace(b'{"n":1}', b"1234NaN")), errors.ProtocolError, "is none: not JSON"),
+        (answering(LISTED.replace(b"2026-11-29T", b"2026-13-29T")), errors.ProtocolError, "is none: month"),
         (silent, errors.DaemonTimeout, r"did not answer within 0\.05 s"),
     ],
 )

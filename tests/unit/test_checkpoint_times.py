@@ -33,7 +33,9 @@ def test_other_forms_of_rfc_3339_are_read(text: str) -> None:
     assert parse_timestamp(text) == 1_000_000_000
 
 
-@pytest.mark.parametrize("text", ["", "now", "1970-01-01", "1970-01-01T00:00:00", "1970-02-30T00:00:00Z", "0Z"])
+@pytest.mark.parametrize(
+    "text", ["", "now", "1970-01-01", "1970-01-01T00:00:00", "1970-02-30T00:00:00Z", "0Z", "1970-01-01T00:00:00+24:00"]
+)
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_timestamp(text)
