@@ -17,7 +17,7 @@ import pytest
 from ctxfs import mounts, probe
 from ctxfs.health import examine
 from tests.commands.running import Ran, ctx, in_process, mountctl
-from tests.mounting import SCRATCH, RunningMount, running_mount, wait_until
+from tests.mounting import PATIENCE_S, SCRATCH, RunningMount, running_mount, wait_until
 
 
 class Place:
@@ -33,6 +33,7 @@ class Place:
             **os.environ,
             "CTXFS_RUNTIME_DIR": str(self.runtime),
             "CTX_ROOT": str(self.mountpoint),
+            "CTXFS_UMOUNT_TIMEOUT": str(int(PATIENCE_S / 2)),
             "XDG_CONFIG_HOME": str(base / "config"),
         }
 
