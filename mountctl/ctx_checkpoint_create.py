@@ -9,6 +9,7 @@ import time
 from backend.checkpoints.wire import CheckpointSkipped
 from mountctl.checkpoint_options import add_daemon, add_workspace, ask, workspace
 from mountctl.cli import OK
+from mountctl.text import escaped
 
 DESCRIPTION = "Takes a snapshot of a directory and prints its id. A directory that is no workspace yet becomes one."
 
@@ -34,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps({"id": None if skipped else id, "skipped": skipped}))
     elif skipped:
-        print(skipped, file=sys.stderr)
+        print(escaped(skipped), file=sys.stderr)
     else:
         print(id)
     return OK

@@ -5,7 +5,7 @@ import json
 import sys
 
 from ctxfs.cosh.client import Cleared, ClearPlan
-from mountctl.cli import ERROR, OK, USAGE, Failure
+from mountctl.cli import ERROR, OK, USAGE, Failure, complain
 from mountctl.cosh_options import add_core, as_json, ask, workspace
 from mountctl.text import counted, escaped, is_confirmed
 
@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
     plan = ask(arguments, lambda client: client.plan_clear_all(where, arguments.protect))
     if not arguments.json or not arguments.yes:
         _show(plan)
-    question = f"Remove {counted(len(plan.session_ids), 'session')} of {escaped(where)}?"
+    question = f"Remove {counted(len(plan.session_ids), 'session')} of {where}?"
     if plan.session_ids and not arguments.yes and not is_confirmed(question):
         raise Failure("nothing was removed: confirm it at a terminal, or pass --yes", USAGE)
     done = ask(arguments, lambda client: client.clear(where, plan.session_ids, arguments.protect))
@@ -48,10 +48,10 @@ def _report(done: Cleared) -> None:
     for id in done.deleted:
         print(f"removed {escaped(id)}")
     for entry in done.skipped:
-        print(f"ctx: {escaped(entry.error.message)} ({entry.error.code})", file=sys.stderr)
+        complain("ctx", f"{entry.error.message} ({entry.error.code})", ERROR)
     for id in done.unknown_session_ids:
-        print(f"ctx: {escaped(id)}: it is not known whether it was removed", file=sys.stderr)
+        complain("ctx", f"{id}: it is not known whether it was removed", ERROR)
     for id in done.unattempted_session_ids:
-        print(f"ctx: {escaped(id)}: not removed", file=sys.stderr)
+        complain("ctx", f"{id}: not removed", ERROR)
     if done.error is not None:
-        print(f"ctx: {escaped(done.error.message)} ({done.error.code})", file=sys.stderr)
+        complain("ctx", f"{done.error.message} ({done.error.code})", ERROR)

@@ -2,11 +2,10 @@
 
 import argparse
 import json
-import sys
 
 from backend.envelopes.control import DEFAULT_LIMIT
 from ctxfs.cosh.client import Summary
-from mountctl.cli import OK
+from mountctl.cli import OK, complain
 from mountctl.cosh_options import add_core, as_json, ask, workspace
 from mountctl.session_options import natural
 from mountctl.text import age_text, print_table
@@ -36,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
         ("session", "updated", "health", "messages", "model", "workspace", "prompt"), map(_cells, page.sessions)
     )
     if page.next_cursor is not None:
-        print(f"ctx: there are more: --cursor {page.next_cursor}", file=sys.stderr)
+        complain("ctx", f"there are more: --cursor {page.next_cursor}", OK)
     return OK
 
 

@@ -10,6 +10,7 @@ from mountctl.cli import OK
 from mountctl.session_options import add_session
 from mountctl.session_workspace import take, workspace_of
 from mountctl.sessions import require_session
+from mountctl.text import escaped_name
 
 DESCRIPTION = """Takes a snapshot of the directory that a session works in, records it in the session's log, and prints
 its id. `rewind --files` goes back to it."""
@@ -29,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps({"id": id, "workspace": workspace}))
     elif id is None:
-        print(f"nothing to take: {workspace} is empty", file=sys.stderr)
+        print(f"nothing to take: {escaped_name(workspace)} is empty", file=sys.stderr)
     else:
         print(id)
     return OK

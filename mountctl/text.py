@@ -80,5 +80,5 @@ def is_confirmed(question: str) -> bool:
     """Whether somebody at a terminal agrees; nobody does where there is none."""
     if not sys.stdin.isatty():
         return False
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"{escaped_name(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

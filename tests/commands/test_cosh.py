@@ -90,6 +90,35 @@ def test_a_batch_that_fails_is_told_apart_from_those_before(store: CoshStore, tm
     assert told["error"]["code"] == "transport"
 
 
+_HOSTILE = """#!{python}
+import json, sys
+action = json.load(sys.stdin)["action"]
+esc = "\\x1b[31m"
+shown = dict.fromkeys(("session_id", "workspace_scope", "health", "model", "first_prompt"), esc)
+summary = {{**shown, "created_at_ms": 0, "updated_at_ms": 0, "message_count": 0, "schema_version": None}}
+error = {{"code": esc, "message": esc, "recoverable": True, "hint": esc}}
+data = {{
+    "list": {{"sessions": [summary], "next_cursor": esc}},
+    "inspect": {{"session": summary}},
+    "prepare_clear_all": {{"session_ids": [esc], "protected_session_ids": [esc], "next_cursor": None}},
+    "clear": {{"deleted": [], "skipped": [{{"session_id": esc, "error": error}}]}},
+}}.get(action)
+print(json.dumps({{"ok": bool(data), "data": data and {{"action": action, **data}}, "error": error}}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [(["list"], 0), (["inspect", "x"], 0), (["validate", "x"], 1), (["clear-all", "--yes"], 1)]
+)
+def test_what_core_says_steers_no_terminal(store: CoshStore, tmp_path: Path, words: list[str], code: int) -> None:
+    path = tmp_path / "cosh-core"
+    path.write_text(_HOSTILE.format(python=sys.executable))
+    path.chmod(0o755)
+    ran = run(store, *words, "--core", str(path))
+    assert ran.code == code
+    assert "[31m" in ran.out + ran.err and "\x1b" not in ran.out + ran.err
+
+
 def test_a_core_that_is_not_there_is_an_error(store: CoshStore) -> None:
     ran = run(store, "list", "--core", "/nonexistent")
     assert ran.code == 69

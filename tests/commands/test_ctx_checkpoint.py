@@ -5,6 +5,8 @@ import io
 import json
 import os
 import re
+import socket
+import threading
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from backend.checkpoints import wire
 from mountctl import checkpoint_options, cli
 from mountctl.ctx import PROGRAM as CTX
 from mountctl.main import PROGRAM as MOUNTCTL
@@ -183,6 +186,46 @@ def test_another_user_has_nothing(daemon: CheckpointDaemon, workspace: Path) -> 
         )
         == ()
     )
+
+
+ESC = "\x1b[31m"
+HOSTILE: dict[str, wire.Response] = {
+    "init": wire.InitOk(ESC),
+    "create -i x": wire.CheckpointSkipped(ESC),
+    "rollback -s x": wire.RollbackOk(ESC, ESC),
+    "delete -s x": wire.DeleteOk(ESC),
+    "list": wire.ListOk(
+        (wire.SnapshotEntry(ESC, ESC, wire.SnapshotMeta(ESC, f'"{ESC[1:]}"', False, "2026-01-01T00:00:00Z", False)),)
+    ),
+    "diff -f x -t y": wire.DiffOk((wire.DiffEntry(ESC, wire.ChangeType.Renamed, ESC),)),
+    "status": wire.StatusOk(wire.StatusReport(0, (wire.WorkspaceInfo(ESC, ESC, 0),), 0, 0)),
+    "cleanup": wire.CleanupOk((ESC,)),
+    "config": wire.ConfigOk(wire.ConfigReport(ESC, ESC, ESC, False, wire.Count(1), 0, 0, 0, 0.0)),
+    "recover --force": wire.RecoverOk(ESC),
+    "health": wire.Error(wire.ErrorCode.InternalError, ESC),
+}
+
+
+@pytest.mark.parametrize("words", HOSTILE)
+@pytest.mark.parametrize("json_option", [[], ["--json"]], ids=["text", "json"])
+def test_what_a_daemon_says_steers_no_terminal(tmp_path: Path, words: str, json_option: list[str]) -> None:
+    path = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(wire.frame(wire.encode_response(HOSTILE[words])))
+
+        daemon = threading.Thread(target=answer)
+        daemon.start()
+        ran = ctx("checkpoint", *words.split(), *json_option, "--socket", str(path))
+        daemon.join()
+    assert ran.code == (1 if words == "health" else 0)
+    assert "[31m" in ran.out + ran.err and "\x1b" not in ran.out + ran.err
 
 
 def test_only_one_daemon_has_a_state_directory(daemon: CheckpointDaemon) -> None:
