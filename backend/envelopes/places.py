@@ -33,7 +33,7 @@ class Places(SimpleNamespace):
 
 
 def places_of(workspace: str, persist_dir: str) -> Places:
-    """The places of a workspace; ``io`` where it does not exist, ``invalid_request`` where it is not UTF-8."""
+    """The places of a workspace; ``io`` where it is no directory, ``invalid_request`` where it is not UTF-8."""
     canonical = _canonical(workspace)
     root = _resolved_once(_expanded(persist_dir, canonical))
     scope = f"{root.rstrip('/')}/{scope_of(canonical)}"
@@ -64,6 +64,8 @@ def _canonical(workspace: str) -> str:
     except UnicodeEncodeError:
         detail = "canonical workspace path is not valid UTF-8"
         raise EnvelopeError("invalid_request", detail=detail) from None
+    if not os.path.isdir(path):
+        raise io_error("open canonical workspace", path, NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)))
     return path
 
 

@@ -160,7 +160,7 @@ def test_a_missing_workspace_is_told_before_a_bad_id(store: CoshStore) -> None:
     )
 
 
-@pytest.mark.parametrize("workspace", ["", "a\0b", "/etc/passwd/x"])
+@pytest.mark.parametrize("workspace", ["", "a\0b", "/etc/passwd/x", "/etc/passwd", "/dev/null"])
 def test_a_path_that_leads_nowhere_is_an_io_error(store: CoshStore, workspace: str) -> None:
     assert asked(store, "list", workspace_scope=workspace) == "io"
 
