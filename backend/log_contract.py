@@ -99,6 +99,8 @@ class LogContract(ABC):
     async def read(self, session_id: str, start: int = 0) -> Sequence[Entry]:
         session = self._require(session_id)
         known_format(self._header(session))
+        if start < 0:
+            raise SessionError("start must not be negative: entries are numbered from 0")
         entries: list[Entry] = []
         while page := self.rows(session.id, start + len(entries), _PAGE):
             entries += map(entry_of, page)
@@ -124,6 +126,8 @@ class LogContract(ABC):
         self._branch(header, parent, header.at)
 
     async def list(self, *, parent: str | None = None, limit: int | None = None) -> Sequence[SessionHeader]:
+        if limit is not None and limit < 0:
+            raise SessionError("limit must not be negative")
         return self._headers(parent, limit)
 
     async def delete(self, session_id: str) -> bool:

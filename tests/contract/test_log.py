@@ -123,6 +123,14 @@ def test_an_entry_without_a_time_gets_the_clock_s(at: Harness) -> None:
     assert [entry.time for entry in wait(at.store.read, "x")] == [at.clock.now // 1_000_000, 3]
 
 
+def test_a_negative_start_or_limit_is_refused(at: Harness) -> None:
+    wait(at.store.create, header("x"), [NewMessage({"role": "user"})])
+    with pytest.raises(SessionError, match="start"):
+        wait(at.store.read, "x", -1)
+    with pytest.raises(SessionError, match="limit"):
+        wait(at.store.list, limit=-1)
+
+
 def test_read_starts_where_it_is_told(at: Harness) -> None:
     wait(at.store.create, header("x"), [NewMark("m", {"n": n}) for n in range(2500)])
     for start in (0, 1, 999, 1000, 2499, 2500, 9999):
