@@ -9,7 +9,7 @@ from backend.rows import OwnerKind
 from ctxfs.agents.values import check_value
 from ctxfs.files.directories import Caller, Found
 from ctxfs.files.providers import model_removed, provider_directories
-from ctxfs.files.values import MAX_VALUE, Value, parses_as_json
+from ctxfs.files.values import MAX_VALUE, Value, ends_json
 from ctxfs.inodes import Kind, Node, inode_of
 from ctxfs.privacy import check_admin
 from ctxfs.subjects import DefinitionSubject, Nothing, ProviderSubject
@@ -137,7 +137,7 @@ def value(kind: Kind) -> Value:
         # A table of many lines is whole when its writer closes.
         return Value(MAX_META, put, lambda _: False, ValueTooBig)
     if kind in (Kind.DEFINITION_META, Kind.DEFINITION_EXEC):
-        return Value(MAX_META, put, parses_as_json, ValueTooBig)
+        return Value(MAX_META, put, ends_json, ValueTooBig)
     return Value(MAX_VALUE, put)
 
 

@@ -25,20 +25,22 @@ if TYPE_CHECKING:
 
 MAX_VALUE = 4096
 
+_CUT_SHORT = "Input data was truncated"  # what the decoder says of the beginning of a document
+
 
 def ends_in_newline(content: bytes) -> bool:
     """Whole as soon as its newline is there."""
     return content.endswith(b"\n")
 
 
-def parses_as_json(content: bytes) -> bool:
-    """Whole as soon as a newline is there and it parses."""
+def ends_json(content: bytes) -> bool:
+    """Whole as soon as a newline is there and it parses, or cannot be made to by more: then it is refused at once."""
     if not content.endswith(b"\n"):
         return False
     try:
         msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
+    except (msgspec.DecodeError, RecursionError) as error:
+        return str(error) != _CUT_SHORT
     return True
 
 
@@ -178,6 +180,6 @@ def _session_name(content: bytes) -> str:
 
 STATE = Value(MAX_VALUE, put_state)
 CWD = Value(MAX_VALUE, put_cwd)
-META = Value(MAX_META, put_meta, parses_as_json, ValueTooBig)
+META = Value(MAX_META, put_meta, ends_json, ValueTooBig)
 CURRENT = Value(MAX_VALUE, put_current)
 KEY = Value(MAX_VALUE, put_key)

@@ -128,6 +128,13 @@ REFUSED = [
     ("cwd", "\n", errno.EINVAL),
     ("meta.json", "[1]\n", errno.EINVAL),
     ("meta.json", "1\n", errno.EINVAL),
+    ("meta.json", "not JSON\n", errno.EINVAL),
+    ("meta.json", "{bad\n", errno.EINVAL),
+    ("meta.json", "{} {}\n", errno.EINVAL),
+    ("meta.json", '{"x":NaN}\n', errno.EINVAL),
+    ("meta.json", '{"x":"\n', errno.EINVAL),
+    ("meta.json", '{"x":1.\n', errno.EINVAL),
+    ("meta.json", '{"x":1e999}\n', errno.EINVAL),
     ("meta.json", '{"scope":"shared"}\n', errno.EINVAL),
     ("meta.json", '{"client":1}\n', errno.EINVAL),
     ("meta.json", '{"model":"a/b/c"}\n', errno.EINVAL),
@@ -166,13 +173,17 @@ def test_a_refused_value_without_its_newline_fails_in_close(session: Path, name:
     assert (path.read_bytes() if path.exists() else None) == before
 
 
+@pytest.mark.parametrize(
+    ("name", "bad", "good"), [("state", "running", "active"), ("meta.json", "{client:1}", '{"client":"x"}')]
+)
 @pytest.mark.parametrize("shell", ["sh", "bash", "dash"])
-def test_a_shell_sees_echo_fail(session: Path, shell: str) -> None:
-    result = subprocess.run([shell, "-c", f"echo running > {session}/state"], capture_output=True, check=False)
+def test_a_shell_sees_echo_fail(session: Path, shell: str, name: str, bad: str, good: str) -> None:
+    before = (session / name).read_text()
+    result = subprocess.run([shell, "-c", f"echo '{bad}' > {session}/{name}"], capture_output=True, check=False)
     assert result.returncode != 0
-    assert (session / "state").read_text() == "idle\n"
-    subprocess.run([shell, "-c", f"echo active > {session}/state"], check=True)
-    assert (session / "state").read_text() == "active\n"
+    assert (session / name).read_text() == before
+    subprocess.run([shell, "-c", f"echo '{good}' > {session}/{name}"], check=True)
+    assert (session / name).read_text() == f"{good}\n"
 
 
 @pytest.mark.parametrize("size", [KIB64 - 1, KIB64])
