@@ -110,17 +110,17 @@ class Directory:
 
     def ids(self) -> Iterator[str]:
         """The ids of its session files, in no order."""
-        for entry in self._entries():
-            yield entry.name[: -len(_SUFFIX)]
+        for id, _ in self._entries():
+            yield id
 
     def times(self) -> Iterator[tuple[int, str]]:
         """mtime in ms and id of its session files, in no order; what vanishes meanwhile is passed over."""
-        for entry in self._entries():
+        for id, entry in self._entries():
             try:
                 found = entry.stat(follow_symlinks=False)
             except OSError:
                 continue
-            yield milliseconds(found), entry.name[: -len(_SUFFIX)]
+            yield milliseconds(found), id
 
     def open(self, id: str) -> SessionFile | None:
         """A session's file, None where there is none; ``corrupt`` for whatever else has its name."""
@@ -212,11 +212,12 @@ class Directory:
             with suppress(OSError):
                 os.unlink(name, dir_fd=self.descriptor)
 
-    def _entries(self) -> Iterator[os.DirEntry[str]]:
+    def _entries(self) -> Iterator[tuple[str, os.DirEntry[str]]]:
         with io_errors(f"list {self._what} sessions", self.path), os.scandir(self.descriptor) as found:
             for entry in found:
-                if entry.name.endswith(_SUFFIX) and is_uuid(entry.name[: -len(_SUFFIX)]) and _is_regular(entry):
-                    yield entry
+                id, dot, rest = entry.name.partition(".")
+                if dot + rest == _SUFFIX and is_uuid(id) and _is_regular(entry):
+                    yield id, entry
 
     def _take(self, lock: SessionFile) -> None:
         if not lock.is_regular:

@@ -68,11 +68,14 @@ def flow(bench: Bench) -> Report:
     cleared = sum(1 for _ in shell.clear_all())
     what = f"list, validate, plan and clear {cleared} sessions in batches of {MAX_IDS}"
     claims.append(Claim(f"{what}: the slowest answer", max(shell.answers_s), AtMost(10), unit=" s"))
-    claims.append(Claim(f"{what}: all {len(shell.answers_s)} answers", sum(shell.answers_s), None, unit=" s"))
+    count = len(shell.answers_s)
+    claims.append(Claim(f"{what}: all {count} answers", sum(shell.answers_s), AtMost(10), unit=" s"))
+    claims.append(Claim(f"{count} times {BARE}", shell.bare_s(count), None, unit=" s"))
+    claims.append(Claim(f"{cleared} removals by one process", _removals_s(bench.disk, cleared), None, unit=" s"))
     return Report(
         "ctx session-control of 27 000 sessions",
         claims=claims,
-        note="A client waits 10 s for an answer; each is a process of its own.",
+        note="Each answer is a process of its own. A removal makes the session's lock and removes both files.",
     )
 
 
@@ -108,13 +111,23 @@ class _Shell:
     def ask(self, action: str, **fields: Any) -> Any:
         script = self._directory / "ctx"
         script.write_text(SCRIPT)
-        command = [sys.executable, str(script), "session-control"]
-        environment = {**os.environ, "HOME": str(self._store.home), "PYTHONPATH": str(PROJECT)}
         request = self.request(action, **fields)
         begun = time.perf_counter()
-        done = subprocess.run(command, input=request, stdout=subprocess.PIPE, env=environment, check=True)
+        answer = self._run(request, str(script), "session-control")
         self.answers_s.append(time.perf_counter() - begun)
-        return json.loads(done.stdout)["data"]
+        return json.loads(answer)["data"]
+
+    def bare_s(self, count: int) -> float:
+        """What as many interpreters that do nothing take."""
+        begun = time.perf_counter()
+        for _ in range(count):
+            self._run(b"", "-c", "pass")
+        return time.perf_counter() - begun
+
+    def _run(self, request: bytes, *arguments: str) -> bytes:
+        environment = {**os.environ, "HOME": str(self._store.home), "PYTHONPATH": str(PROJECT)}
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, input=request, stdout=subprocess.PIPE, env=environment, check=True).stdout
 
     def clear_all(self) -> Iterator[str]:
         """As cosh-shell does it; the ids that are gone."""
@@ -136,6 +149,20 @@ _BODIES = {
     "the smallest messages": b'{"role":"","content":""}',
     "the smallest blocks": b'{"role":"","content":[%b]}' % b",".join([b'{"type":"text","text":""}'] * 1_000_000),
 }
+
+
+def _removals_s(above: Path, count: int) -> float:
+    """What the file system takes for it."""
+    directory = tempfile.mkdtemp(dir=above)
+    names = [f"{directory}/{session_id(number)}" for number in range(count)]
+    for name in names:
+        Path(name).write_bytes(b"{}")
+    begun = time.perf_counter()
+    for name in names:
+        os.close(os.open(f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o600))
+        os.unlink(name)
+        os.unlink(f"{name}.lock")
+    return time.perf_counter() - begun
 
 
 def _peak(what: str, script: Path, limit: float) -> Claim:
