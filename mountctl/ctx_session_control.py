@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from backend.envelopes.control import MAX_REQUEST, answer
+from backend.envelopes.control import MAX_REQUEST, answer, unreadable
 from mountctl.cli import ERROR, OK, complain
 
 TYPE_CHECKING = False
@@ -35,7 +35,10 @@ def run(_: argparse.Namespace) -> int:
 
 def respond() -> int:
     """Answers the request on stdin; whatever it takes to answer, nothing else is printed on stdout."""
-    found = answer(_request())
+    try:
+        found = answer(_request())
+    except OSError as error:
+        found = unreadable(error)
     for warning in found.warnings:
         complain("ctx", warning, OK)
     left = memoryview(found.line)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 from backend.envelopes.configuration import settings_for
 from backend.envelopes.directories import checked_id
-from backend.envelopes.errors import EnvelopeError
+from backend.envelopes.errors import EnvelopeError, io_error
 from backend.envelopes.stored import StoredSessions
 from backend.envelopes.strict import MAX_U64, dumps, loads
 from backend.envelopes.texts import bounded
@@ -57,6 +57,12 @@ def answer(raw: bytes) -> Answer:
         response = {"ok": False, "error": _TOO_LONG}
         line = _line(response)
     return Answer(line=line, ok=bool(response["ok"]), warnings=warnings)
+
+
+def unreadable(error: OSError) -> Answer:
+    """What is answered where no request could be read."""
+    failure = io_error("read session-control request", "<stdin>", error)
+    return Answer(line=_line({"ok": False, "error": shown_error(failure)}), ok=False)
 
 
 def shown_error(error: EnvelopeError) -> Fields:

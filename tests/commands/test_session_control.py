@@ -85,6 +85,16 @@ def test_a_reader_that_is_gone_is_an_error(store: CoshStore) -> None:
     assert done.returncode == 1
 
 
+def test_a_request_that_cannot_be_read_is_an_io_error(store: CoshStore) -> None:
+    command = ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "mountctl.ctx", "session-control"]
+    done = subprocess.run(command, capture_output=True, env=environment(store), timeout=60, check=False)
+    error = json.loads(done.stdout)["error"]
+    assert (done.returncode, error["code"], done.stderr) == (1, "io", b"")
+    assert (
+        error["message"] == "session read session-control request failed for <stdin>: Bad file descriptor (os error 9)"
+    )
+
+
 def test_a_request_that_never_ends_is_refused_early(store: CoshStore) -> None:
     command = [sys.executable, "-m", "mountctl.ctx", "session-control"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(store)) as child:
