@@ -1,14 +1,14 @@
 """Names and paths: what may be called what (spec 1.1), stable paths (1.6), cwd keys (1.2).
 
-Pure functions over ``str``; nothing here looks at a disk.
+Pure functions over ``str``; nothing here looks at a disk. The quickest commands judge names too: nothing is imported.
 """
 
-import re
+_DIGITS = frozenset("0123456789")
+_FIRST = _DIGITS | frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_REST = _FIRST | frozenset("._+-")
+_CONTROL = frozenset(map(chr, (*range(0x20), 0x7F)))
 
-_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._+-]{0,63}")
-_UID = re.compile(r"0|[1-9][0-9]{0,9}")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-
+MAX_NAME = 64
 MAX_UID = 4294967294
 _KEPT_OF_PARENT = 55
 RESERVED_AGENTS = frozenset(("ctx", "model"))
@@ -19,7 +19,12 @@ _FNV_PRIME = 0x100000001B3
 
 def is_name(text: str) -> bool:
     """A session, agent, shared-space, run, client or index-key name (spec 1.1)."""
-    return _NAME.fullmatch(text) is not None and not text.endswith((".sock", ".d"))
+    return (
+        0 < len(text) <= MAX_NAME
+        and text[0] in _FIRST
+        and _REST.issuperset(text)
+        and not text.endswith((".sock", ".d"))
+    )
 
 
 def is_session_name(text: str) -> bool:
@@ -66,12 +71,13 @@ def is_owner_name(text: str) -> bool:
 
 def is_uid(text: str) -> bool:
     """A decimal uid without leading zeros, 0–4294967294 (spec 1.1)."""
-    return _UID.fullmatch(text) is not None and int(text) <= MAX_UID
+    is_number = 0 < len(text) <= len(str(MAX_UID)) and _DIGITS.issuperset(text)
+    return is_number and (text == "0" or text[0] != "0") and int(text) <= MAX_UID
 
 
 def is_stable_path(text: str) -> bool:
     """An absolute path without control bytes, ``.``, ``..``, empty parts or a trailing slash (spec 1.6)."""
-    if not text.startswith("/") or _CONTROL.search(text):
+    if not text.startswith("/") or not _CONTROL.isdisjoint(text):
         return False
     return text == "/" or all(part not in ("", ".", "..") for part in text[1:].split("/"))
 

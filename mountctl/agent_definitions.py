@@ -19,7 +19,7 @@ from ctxfs.agents.settings import Settings
 from ctxfs.agents.values import check_value
 from ctxfs.agents.views import build
 from ctxfs.config import load
-from mountctl.cli import ERROR, USAGE, Failure
+from mountctl.cli import ERROR, UNAVAILABLE, USAGE, Failure
 from mountctl.text import escaped
 
 ADAPTERS = ("cosh",)
@@ -78,7 +78,8 @@ def mountpoint_of(arguments: argparse.Namespace) -> str:
     """Where the mount is that a command means (``Failure``: it is none)."""
     mountpoint = load({"mountpoint": arguments.mountpoint}).mountpoint
     if not os.path.isfile(f"{mountpoint}/status"):
-        raise Failure(f"no ctxfs at {mountpoint}: `mountctl status` shows what is mounted, --mountpoint names it")
+        where = "`mountctl status` shows what is mounted, --mountpoint names it"
+        raise Failure(f"no ctxfs at {mountpoint}: {where}", UNAVAILABLE)
     return mountpoint
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple
 
-from backend.names import is_archive_directory_name, is_owner_name, is_session_name
+from backend.names import is_archive_directory_name
 from backend.system_calls import RENAME_NOREPLACE, rename
 from mountctl import places
 from mountctl.cli import DENIED, UNAVAILABLE, USAGE, Failure
@@ -42,9 +42,7 @@ def owner_of(agent: str, shared: str | None) -> Owner:
 
 
 def _shelf_name(agent: str) -> str:
-    if not is_owner_name(agent):
-        raise Failure(f"invalid agent name: {escaped_name(agent)}", USAGE)
-    model = agent.removeprefix(places.MODEL_PREFIX)
+    model = places.owner_name(agent).removeprefix(places.MODEL_PREFIX)
     return agent if model == agent else f"model/{model}.d"
 
 
@@ -62,13 +60,6 @@ def archived(agent: str, shared: str | None) -> frozenset[str]:
                 elif directory.endswith(shelf):
                     found.add(entry.name)
     return frozenset(found)
-
-
-def session_name(text: str) -> str:
-    """``text`` if a session may be called so (``Failure``, usage)."""
-    if not is_session_name(text):
-        raise Failure(f"invalid session name: {escaped_name(text)}", USAGE)
-    return text
 
 
 def archive_dir(text: str | None) -> str | None:

@@ -54,6 +54,7 @@ class Failure(Exception):
 
 def run(program: str, root: Group, arguments: Sequence[str]) -> int:
     """Runs one command line; whatever happens becomes an exit code and at most one line on stderr."""
+    open_standard_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character gets its escape
     try:
@@ -72,6 +73,15 @@ def run(program: str, root: Group, arguments: Sequence[str]) -> int:
         return complain(program, *_explained(error))
     else:
         return code
+
+
+def open_standard_streams() -> None:
+    """Opens what the caller closed of stdin, stdout and stderr: the next file would get that number, and our output."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)  # the lowest that is free
+            os.set_inheritable(descriptor, True)
+            setattr(sys, name, open(descriptor, mode, encoding="utf-8"))  # noqa: SIM115  (stays open)
 
 
 def complain(program: str, message: str, exit_code: int) -> int:

@@ -13,7 +13,6 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from backend.lines import text_of
-from backend.names import is_owner_name
 from backend.strict_json import compact
 from ctxfs.agents.requests import MAX_INPUT
 from mountctl import places
@@ -41,21 +40,23 @@ class Conversation(NamedTuple):
 
 def conversation(arguments: argparse.Namespace, scope: str | None = None) -> Conversation:
     """What the options of a command say (``Failure``)."""
-    kind, _, name = arguments.agent.rpartition(":")
+    kind, _, name = places.owner_name(arguments.agent).rpartition(":")
     if kind == "model" and "/" not in name:
         raise Failure("only a model of a provider has a socket: model:PROVIDER/MODEL", USAGE)
-    if not is_owner_name(arguments.agent):
-        raise Failure(f"{arguments.agent!r} is not a name of an agent", USAGE)
     scope = scope or ("private" if arguments.space is None else "shared")
-    fields: dict[str, Any] = {"scope": scope}
+    if (scope == "shared") != (arguments.space is not None):
+        raise Failure("--space NAME goes with --scope shared, and with no other", USAGE)
+    fields: dict[str, Any] = {"scope": scope, "session": _session(arguments, scope)}
     if arguments.space is not None:
         fields["space"] = arguments.space
-    # What a temp session is called matters to nobody, and where it is not there is nothing to look up.
-    if scope == "temp":
-        fields["session"] = arguments.session or "default"
-    else:
-        fields["session"] = arguments.session or places.current(arguments.agent, arguments.space)
     return Conversation(f"{kind or 'agent'}/{name}", fields, f"{places.owner(arguments.agent, None)}/log")
+
+
+def _session(arguments: argparse.Namespace, scope: str) -> str:
+    if arguments.session is not None:
+        return places.session_name(arguments.session)
+    # What a temp session is called matters to nobody, and where it is not there is nothing to look up.
+    return "default" if scope == "temp" else places.current(arguments.agent, arguments.space)
 
 
 def new_id() -> str:

@@ -27,8 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.session is not None and arguments.agent is None:
         raise Failure("--session is one of AGENT's: name it", USAGE)
+    if arguments.session is not None:
+        places.session_name(arguments.session)
     if arguments.agent is not None:
-        places.session(arguments.agent, arguments.session or "default", arguments.space)
+        places.owner(arguments.agent, arguments.space)
     found = examine(arguments)
     if arguments.json:
         print(json.dumps(found))

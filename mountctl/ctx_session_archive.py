@@ -2,7 +2,7 @@
 
 import argparse
 
-from mountctl import archiving
+from mountctl import archiving, places
 from mountctl.cli import OK, UNAVAILABLE, Failure
 from mountctl.session_options import add_agent, add_archive_dir
 from mountctl.sessions import require_session
@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    name, chosen = archiving.session_name(arguments.session), archiving.archive_dir(arguments.archive_dir)
+    name, chosen = places.session_name(arguments.session), archiving.archive_dir(arguments.archive_dir)
     owner = archiving.owner_of(arguments.agent, arguments.space)
     shelf = archiving.shelf_of(owner, chosen)
     if reason := archiving.protection(owner, name):

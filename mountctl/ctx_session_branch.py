@@ -4,10 +4,10 @@ import argparse
 import errno
 import os
 
-from backend.names import child_name, is_session_name
+from backend.names import child_name
 from mountctl import places
-from mountctl.cli import OK, USAGE, Failure
-from mountctl.ctx_session_new import name_taken, no_name
+from mountctl.cli import OK, Failure
+from mountctl.ctx_session_new import name_taken, new_name
 from mountctl.session_options import add_session, natural
 from mountctl.sessions import attribute, require_session
 from mountctl.text import escaped_name
@@ -23,11 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    given = None if arguments.name is None else new_name(arguments.name)
     directory = places.session(arguments.agent, arguments.session, arguments.space)
     sessions, session = os.path.split(directory)
-    name = child_name(session, os.urandom(4).hex()) if arguments.name is None else arguments.name
-    if not is_session_name(name):
-        raise no_name(name, "a session", USAGE)
+    name = given or child_name(session, os.urandom(4).hex())
     require_session(directory)
     try:
         os.setxattr(directory, "user.ctx.branch", (name if arguments.at is None else f"{name} {arguments.at}").encode())

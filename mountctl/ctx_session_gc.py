@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 
-from mountctl import archiving
+from mountctl import archiving, places
 from mountctl.archiving import Changed, Owner
 from mountctl.cli import OK, USAGE, Failure, complain
 from mountctl.progress import followed
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise Failure("agent session gc --archive-dir cannot be used with --delete", USAGE)
     chosen = archiving.archive_dir(arguments.archive_dir)
     before = _updated_before(arguments.older_than_days)
-    kept = {archiving.session_name(name) for name in arguments.keep}
+    kept = {places.session_name(name) for name in arguments.keep}
     owner = archiving.owner_of(arguments.agent, arguments.space)
     shelf = archiving.shelf_of(owner, chosen)
     found = eligible(owner, arguments.match, before, kept)

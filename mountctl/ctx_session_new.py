@@ -4,10 +4,10 @@ import argparse
 import contextlib
 import os
 
-from backend.names import is_owner_name, is_session_name, is_stable_path
+from backend.names import MAX_NAME, is_session_name
 from mountctl import places
-from mountctl.cli import ERROR, OK, USAGE, Failure
-from mountctl.session_options import add_agent
+from mountctl.cli import OK, USAGE, Failure
+from mountctl.session_options import add_agent, stable_path
 from mountctl.text import escaped_name
 
 DESCRIPTION = "Makes an empty session, and the agent's directory if this is its first; prints where it is."
@@ -16,12 +16,10 @@ DESCRIPTION = "Makes an empty session, and the agent's directory if this is its 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_agent(parser)
     parser.add_argument("name", metavar="NAME")
-    parser.add_argument("--cwd", metavar="P", help="its working directory, an absolute path")
+    parser.add_argument("--cwd", type=stable_path, metavar="P", help="its working directory, an absolute path")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.cwd is not None and not is_stable_path(arguments.cwd):
-        raise Failure("--cwd must be an absolute path without empty, . or .. parts", USAGE)
     path = make(arguments.agent, arguments.name, arguments.space)
     if arguments.cwd is not None:
         with open(f"{path}/cwd", "w", encoding="utf-8") as file:
@@ -32,9 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def make(agent: str, name: str, space: str | None) -> str:
     """Makes a session; its directory (``Failure``: the name is taken or cannot be one)."""
-    path = places.session(agent, name, space)
-    if not is_session_name(name):
-        raise no_name(name, "a session")
+    path = places.session(agent, new_name(name), space)
     make_owner(agent, space)
     try:
         os.mkdir(path)
@@ -48,22 +44,17 @@ def name_taken(agent: str, name: str) -> Failure:
     return Failure(f"{agent} has a session {name!r} already")
 
 
-def no_name(name: str, of: str, exit_code: int = ERROR) -> Failure:
-    """The failure of a command that is to make something of a name that nothing can have."""
-    rule = "at most 64 letters, digits and . _ + -, a letter or digit first, and not NAME.sock or NAME.d"
-    return Failure(f"{name!r} is no name of {of}: {rule}", exit_code)
-
-
-def require_owner_name(agent: str, exit_code: int = ERROR) -> None:
-    """``Failure`` unless an agent, or after ``model:`` a model, can be called that."""
-    if not is_owner_name(agent):
-        raise no_name(agent, "an agent or model", exit_code)
+def new_name(name: str) -> str:
+    """``name`` if a session can be made that is called so (``Failure``, usage, which says the rule)."""
+    if not is_session_name(name):
+        rule = f"at most {MAX_NAME} letters, digits and . _ + -, a letter or digit first, and not NAME.sock or NAME.d"
+        raise Failure(f"{places.invalid_name(name, 'session')}: {rule}", USAGE)
+    return name
 
 
 def make_owner(agent: str, space: str | None) -> None:
     """Makes an agent's or model's directory if it is missing."""
     directory = places.owner(agent, space)
-    require_owner_name(agent)
     missing = [directory] if agent.count("/") == 0 else [os.path.dirname(directory), directory]
     for path in missing:
         with contextlib.suppress(FileExistsError):

@@ -18,7 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    select(arguments.agent, arguments.name, arguments.space, arguments.expected)
+    expected = None if arguments.expected is None else places.session_name(arguments.expected)
+    select(arguments.agent, places.session_name(arguments.name), arguments.space, expected)
     return OK
 
 

@@ -132,6 +132,7 @@ def _short(directory: str, name: str) -> Iterator[str]:
 def place(space: str | None) -> dict[str, Any]:
     """The fields of a request that say whose sessions: the caller's home (``$CTX_HOME``), or a shared space."""
     if space is not None:
+        places.space(space)
         return {"space": space}
     owner = os.path.basename(places.home())
     return {"home": int(owner)} if owner.isdecimal() else {}

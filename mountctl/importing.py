@@ -23,8 +23,8 @@ from backend.transcripts.records import (
 from backend.uuids import is_uuid
 from mountctl import blobs, places, sessions
 from mountctl.archiving import archived
-from mountctl.cli import USAGE, Failure
-from mountctl.ctx_session_new import make_owner, require_owner_name
+from mountctl.cli import Failure
+from mountctl.ctx_session_new import make_owner
 from mountctl.import_files import BATCH_BYTES, Writer
 from mountctl.import_formats import Format, Progress
 from mountctl.import_presence import Present
@@ -50,9 +50,6 @@ class Target(NamedTuple):
     def require(self) -> None:
         """``Failure`` unless the mount can have such an agent there."""
         places.owner(self.agent, self.space)
-        require_owner_name(self.agent, USAGE)
-        if self.space is not None and not os.path.isdir(places.space(self.space)):
-            raise Failure(f"there is no shared space {self.space!r}")
 
 
 class Imported(NamedTuple):

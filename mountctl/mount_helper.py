@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from backend.errors import CtxError, InvalidValue
 from ctxfs.options import parse_options
 from mountctl import mount
-from mountctl.cli import Failure, parser_of
+from mountctl.cli import Failure, open_standard_streams, parser_of
 
 USAGE, FAILED = 1, 32
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one mount; the reason of a failure is one line on stderr."""
+    open_standard_streams()
     try:
         return _mount(_parsed(sys.argv[1:] if arguments is None else arguments))
     except InvalidValue as error:

@@ -1,13 +1,16 @@
 """Where things are on the mount, for ``ctx``: its root, the caller's home, an agent's sessions (spec 4, 1.2).
 
-Plain file operations only. The quickest commands use this module, so it imports nothing but ``os``.
+Plain file operations only. A name that nothing can have is a usage error, whatever the command. The quickest commands
+use this module, so it imports nothing but ``os`` and the rules of names.
 """
 
 import os
 
+from backend.names import is_name, is_owner_name, is_session_name
 from mountctl.cli import UNAVAILABLE, USAGE, Failure
 
 MODEL_PREFIX = "model:"
+_MANY = 10
 
 
 def root() -> str:
@@ -21,7 +24,7 @@ def home() -> str:
     Usually that is ``home/<euid>``; in a user namespace it is called after the outer uid, and a listing shows it.
     """
     if own := os.environ.get("CTX_HOME"):
-        return own
+        return _own_home(own)
     homes, uid = f"{root()}/home", os.geteuid()
     plain = f"{homes}/{uid}"
     try:
@@ -31,6 +34,14 @@ def home() -> str:
         return next((path for path in found if os.stat(path).st_uid == uid), plain)
     except OSError as error:
         raise no_mount(error) from error
+
+
+def _own_home(path: str) -> str:
+    try:
+        os.stat(path)
+    except OSError as error:
+        raise Failure(f"no home at {path} ({error.strerror}): CTX_HOME names it", UNAVAILABLE) from error
+    return path
 
 
 def no_mount(error: OSError) -> Failure:
@@ -53,28 +64,45 @@ def _own_mounts() -> list[str]:
 
 
 def space(name: str | None) -> str:
-    """The caller's home, or the shared space of that name."""
-    return home() if name is None else f"{root()}/shared/{_plain(name)}"
+    """The caller's home, or the shared space of that name (``Failure``: there is none)."""
+    if name is None:
+        return home()
+    if not is_name(name):
+        raise invalid_name(name, "space")
+    path = f"{root()}/shared/{name}"
+    try:
+        os.stat(path)
+    except OSError:
+        raise _no_space(name) from None
+    return path
+
+
+def _no_space(name: str) -> Failure:
+    try:
+        os.stat(f"{root()}/status")
+    except OSError as error:
+        return no_mount(error)
+    return Failure(f"there is no shared space {name!r}: {known('spaces', _listed(f'{root()}/shared'))}")
+
+
+def known(kind: str, names: list[str]) -> str:
+    """What there is of a kind, a few of them if they are many."""
+    from mountctl.text import escaped_name
+
+    shown = ", ".join(map(escaped_name, sorted(names)[:_MANY])) + (" …" if len(names) > _MANY else "")
+    return f"the {kind} are {shown}" if names else f"there are no {kind} yet"
 
 
 def owner(agent: str, shared: str | None) -> str:
     """The directory of an agent, or of ``model:[PROVIDER/]MODEL``, in a space."""
-    if not agent.startswith(MODEL_PREFIX):
-        return f"{space(shared)}/agent/{_plain(agent)}"
-    parts = [_plain(part) for part in agent.removeprefix(MODEL_PREFIX).split("/")]
-    return f"{space(shared)}/model/{'/'.join(parts)}.d"
+    name = owner_name(agent).removeprefix(MODEL_PREFIX)
+    return f"{space(shared)}/agent/{name}" if name == agent else f"{space(shared)}/model/{name}.d"
 
 
 def definition(agent: str) -> str:
     """Where an admin defined an agent or model, if one did."""
-    kind, _, name = agent.rpartition(":")
-    parts = [_plain(part) for part in name.split("/")]
-    return f"{root()}/{kind or 'agent'}/{'/'.join(parts)}.d"
-
-
-def spaces() -> list[str]:
-    """The names of the shared spaces, in no order."""
-    return _listed(f"{root()}/shared")
+    kind, _, name = owner_name(agent).rpartition(":")
+    return f"{root()}/{kind or 'agent'}/{name}.d"
 
 
 def agents(shared: str | None) -> list[str]:
@@ -109,8 +137,8 @@ def current(agent: str, shared: str | None) -> str:
 
 def session(agent: str, name: str | None, shared: str | None) -> str:
     """The directory of a session of an agent, by default its current one."""
-    chosen = current(agent, shared) if name is None else name
-    return f"{owner(agent, shared)}/session/{_plain(chosen)}"
+    chosen = current(agent, shared) if name is None else session_name(name)
+    return f"{owner(agent, shared)}/session/{chosen}"
 
 
 def no_session(directory: str) -> Failure:
@@ -122,8 +150,22 @@ def no_session(directory: str) -> Failure:
     return Failure(f"no session {escaped_name(directory)}: {look} shows what there is")
 
 
-def _plain(name: str) -> str:
-    """``name`` if it cannot lead elsewhere; what else a name may be is the mount's to judge."""
-    if not name or "/" in name or "\0" in name or name in (".", "..", "index"):
-        raise Failure(f"{name!r} is not a name", USAGE)
+def session_name(name: str) -> str:
+    """``name`` if a session may be called so (``Failure``, usage)."""
+    if not is_session_name(name):
+        raise invalid_name(name, "session")
     return name
+
+
+def owner_name(agent: str) -> str:
+    """``agent`` if an agent, or after ``model:`` a model, may be called so (``Failure``, usage)."""
+    if not is_owner_name(agent):
+        raise invalid_name(agent, "agent")
+    return agent
+
+
+def invalid_name(name: str, kind: str) -> Failure:
+    """The failure of a command that was given a name which nothing of that kind can have."""
+    from mountctl.text import escaped_name
+
+    return Failure(f"invalid {kind} name: {escaped_name(name)}", USAGE)

@@ -2,6 +2,8 @@
 
 import argparse
 
+from backend.names import MAX_NAME, is_name, is_stable_path
+
 STATES = ("active", "idle", "done", "error")
 
 _MAX_DIGITS = 18
@@ -41,6 +43,20 @@ def named(text: str) -> str:
     """An option's name or path that is one: what a variable was to hold is not its default."""
     if not text.strip():
         raise argparse.ArgumentTypeError("it is empty")
+    return text
+
+
+def stable_path(text: str) -> str:
+    """An option's working directory (spec 1.6)."""
+    if not is_stable_path(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no absolute path without empty, . or .. parts")
+    return text
+
+
+def message_id(text: str) -> str:
+    """An option's id of a message (spec 1.1)."""
+    if not is_name(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no name of at most {MAX_NAME} letters, digits and . _ + -")
     return text
 
 

@@ -8,9 +8,7 @@ from typing import NamedTuple
 
 from mountctl import places
 from mountctl.cli import UNAVAILABLE, Failure
-from mountctl.text import escaped_name
 
-_MANY = 10
 _MOST_READS = 10
 
 
@@ -42,28 +40,12 @@ def directory_of(agent: str, space: str | None) -> str:
 
 
 def _missing(agent: str, space: str | None) -> str:
-    if (no_space := _missing_space(space)) is not None:
-        return no_space
-    kind, known = ("models", places.models) if agent.startswith(places.MODEL_PREFIX) else ("agents", places.agents)
-    return f"there is no {agent!r}: {_known(kind, known(space))}"
-
-
-def _missing_space(space: str | None) -> str | None:
-    if space is None or os.path.exists(places.space(space)):
-        return None
-    return f"there is no shared space {space!r}: {_known('spaces', places.spaces())}"
-
-
-def _known(kind: str, names: list[str]) -> str:
-    """What there is of a kind, a few of them if they are many."""
-    shown = ", ".join(map(escaped_name, sorted(names)[:_MANY])) + (" …" if len(names) > _MANY else "")
-    return f"the {kind} are {shown}" if names else f"there are no {kind} yet"
+    kind, listed = ("models", places.models) if agent.startswith(places.MODEL_PREFIX) else ("agents", places.agents)
+    return f"there is no {agent!r}: {places.known(kind, listed(space))}"
 
 
 def owners(space: str | None) -> list[str]:
     """The agents of a space, then its models, by name, as commands take them (``Failure``: there is no such space)."""
-    if (no_space := _missing_space(space)) is not None:
-        raise Failure(no_space)
     return sorted(places.agents(space)) + sorted(places.models(space))
 
 

@@ -233,5 +233,5 @@ def test_another_mode_is_taken(mount: RunningMount) -> None:
 
 def test_without_a_mount_it_says_so(tmp_path: Path) -> None:
     ran = mountctl("agent", "list", "--mountpoint", str(tmp_path), environment={"PATH": "/usr/bin:/bin"})
-    assert (ran.code, ran.out) == (1, "")
+    assert (ran.code, ran.out) == (69, "")
     assert f"no ctxfs at {tmp_path}" in ran.err

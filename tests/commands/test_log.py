@@ -79,9 +79,9 @@ def test_on_a_terminal_lines_are_cut_to_its_width_and_cuts_stand_out(agent: Agen
     ("words", "code", "said"),
     [
         (("AGENT", "-s", "nothing"), 1, "no session"),
-        (("AGENT", "-s", "../s"), 2, "is not a name"),
+        (("AGENT", "-s", "../s"), 2, "invalid session name"),
         (("nobody",), 1, "no session"),
-        (("AGENT", "--space", "nowhere"), 1, "no session"),
+        (("AGENT", "--space", "nowhere"), 1, "no shared space"),
         (("AGENT", "--folow"), 2, "--folow"),
     ],
 )

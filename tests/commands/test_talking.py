@@ -97,8 +97,8 @@ def test_tool_calls_are_told_beside_the_reply(workshop: Workshop) -> None:
 
 FAILURES: dict[str, tuple[list[str], int, str]] = {
     "no such agent": (["send", "nobody", "x"], 1, "mountctl agent add"),
-    "no name of an agent": (["send", "a/b", "x"], 2, "not a name"),
-    "neither an agent nor a model": (["send", ":echo", "x"], 2, "not a name"),
+    "no name of an agent": (["send", "a/b", "x"], 2, "invalid agent name"),
+    "neither an agent nor a model": (["send", ":echo", "x"], 2, "invalid agent name"),
     "a model without a provider": (["send", "model:m", "x"], 2, "model:PROVIDER/MODEL"),
     "a cwd that is missing": (["send", "echo", "x", "--cwd", "/nowhere", "-s", "f"], 1, "/nowhere"),
     "a cwd of the host": (["send", "echo", "x", "--cwd", "/etc", "-s", "f"], 13, "/etc"),
