@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import trio
 
-from backend.errors import InvalidValue
 from ctxfs.sockets import frames
 from ctxfs.sockets.lookout import Lookout
 
@@ -58,20 +57,17 @@ class Connection:
     async def receive(self, limit: int = frames.MAX_FRAME) -> bytes | None:
         """The next line without its newline, None at the end of the stream; ``limit`` counts its newline.
 
-        ``FrameTooLong``: it was passed over, the next may be asked for. ``InvalidValue``: the last one has no newline.
+        ``FrameTooLong``: it was passed over, the next may be asked for. The last one may have no newline.
         """
-        while True:
-            line = self._lines.take()
-            if line is not None:
-                if len(line) >= limit:
-                    raise frames.FrameTooLong("a frame has more than 1 MiB")
-                return line
+        while (line := self._lines.take()) is None:
             data = await self._stream.receive_some(min(_CHUNK, self._lines.room))
             if not data:
-                if self._lines.torn:
-                    raise InvalidValue("the last frame has no newline")
-                return None
+                line = self._lines.end()
+                break
             self._lines.feed(data)
+        if line is not None and len(line) >= limit:
+            raise frames.FrameTooLong("a frame has more than 1 MiB")
+        return line
 
     @contextlib.contextmanager
     def attended(self, takes: Callable[[bytes], bool], gone: Callable[[], None]) -> Iterator[None]:

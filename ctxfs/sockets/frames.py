@@ -33,11 +33,6 @@ class Lines:
         """So many more bytes may be fed."""
         return self._limit - len(self._held)
 
-    @property
-    def torn(self) -> bool:
-        """Whether something came after the last newline."""
-        return bool(self._held) or self._skipping
-
     def first(self) -> bytes | None:
         """What ``take`` would return next, left where it is; None also where it would raise."""
         end = -1 if self._skipping else self._held.find(b"\n")
@@ -55,8 +50,19 @@ class Lines:
                 self._skipping = True
                 self._drop(self._searched)
             return None
+        return self._cut(end, end + 1)
+
+    def end(self) -> bytes | None:
+        """After all was fed and taken: what came after the last newline, None for nothing (``FrameTooLong``).
+
+        Some clients send no newline after their last request; of a request that was cut off, no beginning is JSON.
+        """
+        size = len(self._held)
+        return self._cut(size, size) or None
+
+    def _cut(self, end: int, next: int) -> bytes:
         line = bytes(self._held[:end])
-        self._drop(end + 1)
+        self._drop(next)
         if self._skipping:
             self._skipping = False
             raise FrameTooLong("a frame has more than 1 MiB")
@@ -70,10 +76,10 @@ class Lines:
 def decode(request: bytes, type: Any) -> Any:
     """A request as one of the msgspec structs in ``type``, unknown fields ignored (``InvalidValue``).
 
-    Strict as lines are (spec 1.5, Common): no repeated keys, no NUL, no lone surrogates.
+    Strict as lines are (spec 1.5, Common): no repeated keys, no NUL, no lone surrogates. A line may end in CR LF.
     """
     try:
-        return msgspec.convert(strict_object(request), type)
+        return msgspec.convert(strict_object(request.removesuffix(b"\r")), type)
     except msgspec.ValidationError as error:
         raise InvalidValue(str(error)) from None
 

@@ -18,7 +18,7 @@ from functools import partial
 import trio
 from pyfuse3 import FUSEError
 
-from backend.errors import CtxError, InvalidValue
+from backend.errors import CtxError
 from ctxfs import mounts
 from ctxfs.bridge import Bridge
 from ctxfs.files.sockets import Address
@@ -152,9 +152,6 @@ class Sockets:
             except frames.FrameTooLong as error:
                 await connection.send(frames.error_frame(error))
                 continue
-            except InvalidValue as error:
-                await connection.send(frames.error_frame(error))
-                return
             if request is None:
                 return
             await self._answer(connection, service, request)

@@ -25,6 +25,13 @@ def taken(lines: Lines) -> list[bytes]:
         found.append(line)
 
 
+def last(lines: Lines) -> bytes | None:
+    try:
+        return lines.end()
+    except FrameTooLong:
+        return TOO_LONG
+
+
 @given(sent=streams, end=st.binary(max_size=40).map(lambda raw: raw.replace(b"\n", b"")), sizes=st.data())
 def test_every_line_arrives_once_and_what_is_too_long_is_reported_once(
     sent: list[bytes], end: bytes, sizes: st.DataObject
@@ -38,7 +45,8 @@ def test_every_line_arrives_once_and_what_is_too_long_is_reported_once(
         data = data[size:]
         found += taken(lines)
     assert found == [line if len(line) < LIMIT else TOO_LONG for line in sent]
-    assert lines.torn == bool(end)
+    assert last(lines) == (end or None if len(end) < LIMIT else TOO_LONG)
+    assert lines.end() is None
 
 
 @pytest.mark.parametrize(
