@@ -3,7 +3,6 @@
 A dead mount is cleaned away only if it is ours: of type fuse.ctxfs, by this user (root: anyone's), its daemon gone.
 """
 
-import contextlib
 import errno
 import os
 import time
@@ -17,8 +16,7 @@ from ctxfs.runtime import AlreadyMounted
 PATIENCE_S = 10.0
 """A busy machine is not a hung mount, and nothing waits for this but a mount that hangs."""
 
-_GLANCE_S = 2.0
-_GLANCES_APART_S = 0.02
+_GLANCES, _GLANCE_S = 20, 0.05
 
 
 class MountpointMissing(CtxError):
@@ -78,28 +76,41 @@ def unmount(mount: mounts.Mount, flags: int = 0) -> None:
     Gone is gone: on a busy machine an answer may come late, and somebody else may have been quicker. Nobody is in the
     way who merely looks: a monitor's statfs(2) makes a mount busy for as long as the daemon takes to answer.
     """
-    deadline = time.monotonic() + _GLANCE_S
-    while True:
+    for left in range(_GLANCES, -1, -1):
         try:
-            return probe.umount(mount.mountpoint, flags)
+            probe.umount(mount.mountpoint, flags)
         except OSError as error:
-            if not mounts.is_mounted(mount):
-                return None
-            if error.errno != errno.EBUSY or mounts.holders(mount.device) or time.monotonic() > deadline:
-                raise
-        time.sleep(_GLANCES_APART_S)
+            if mounts.is_mounted(mount):
+                if error.errno != errno.EBUSY or mounts.holders(mount.device) or not left:
+                    raise
+                time.sleep(_GLANCE_S)
+                continue
+        return
 
 
 def remove_dead(health: Health) -> None:
     """Aborts a dead mount's connection and takes it out of the tree; its daemon must be gone (``OSError``).
 
-    The abort comes first: while a process holds a descriptor of the connection, every look at the mount hangs.
+    The abort comes first: while a process holds a descriptor of the connection, every look at the mount hangs. Where
+    somebody else was quicker nothing is done: the place and the connection's number may be another mount's by now.
     """
-    with contextlib.suppress(OSError):
-        probe.abort(health.mount.device[1])
+    connection = probe.connection(health.mount.device[1])
+    try:
+        if not _is_still_there(health):
+            return
+        if connection is not None:
+            probe.abort(connection)
+    finally:
+        if connection is not None:
+            os.close(connection)
     unmount(health.mount, probe.MNT_DETACH)
     if health.files is not None:
         health.files.clear()
+
+
+def _is_still_there(health: Health) -> bool:
+    """Whether a mount is the one that was found dead, and not the next one of the same store."""
+    return mounts.is_mounted(health.mount) and (health.files is None or health.files.read_state() == health.daemon)
 
 
 def _clear_own(mount: mounts.Mount, runtime_dir: Path) -> None:

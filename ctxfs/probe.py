@@ -60,18 +60,10 @@ def umount(path: str, flags: int = 0, timeout_s: float = TIMEOUT_S) -> None:
         _fusermount(path, ["-z"] if flags & MNT_DETACH else [], timeout_s)
 
 
-def abort(minor: int, timeout_s: float = TIMEOUT_S) -> None:
-    """Aborts a FUSE connection: every call that waits on it ends (``OSError``, ``HungError``).
-
-    Where the control file system is not mounted, root mounts it for the child alone.
-    """
-    _call("abort", str(minor), timeout_s=timeout_s)
-
-
 def connection(minor: int, timeout_s: float = TIMEOUT_S) -> int | None:
-    """A descriptor that aborts this very FUSE connection when it is written to, and nothing once that is gone.
+    """A descriptor for ``abort``; None where the caller may not, or there is no connection of this number.
 
-    The kernel soon gives the number of a connection to another one. None where the caller may not abort it.
+    Where the control file system is not mounted, root mounts it for a child alone.
     """
     with contextlib.suppress(OSError):
         return os.open(f"{_CONNECTIONS}/{minor}/abort", os.O_WRONLY | os.O_CLOEXEC)
@@ -83,8 +75,13 @@ def connection(minor: int, timeout_s: float = TIMEOUT_S) -> int | None:
             _call("connection", str(minor), str(theirs.fileno()), timeout_s=timeout_s, pass_fds=(theirs.fileno(),))
         except OSError:
             return None
-        _, [descriptor], _, _ = socket.recv_fds(ours, 1, 1)
+        _, [descriptor], _, _ = socket.recv_fds(ours, 1, 1, socket.MSG_CMSG_CLOEXEC)
     return descriptor
+
+
+def abort(connection: int) -> None:
+    """Ends every call that waits on that very FUSE connection; one that is gone is no other, whoever has its number."""
+    os.write(connection, b"1\n")
 
 
 def _fusermount(path: str, options: list[str], timeout_s: float) -> None:
@@ -175,14 +172,6 @@ def _do_umount(path: str, flags: str) -> None:
     _check(libc.umount2(os.fsencode(path), int(flags) | _UMOUNT_NOFOLLOW))
 
 
-def _do_abort(minor: str) -> None:
-    target = f"{_CONNECTIONS}/{minor}/abort"
-    if not os.path.exists(target) and os.geteuid() == 0:
-        _mount_control()
-    with open(target, "w", encoding="ascii") as file:
-        file.write("1\n")
-
-
 def _do_connection(minor: str, receiver: str) -> None:
     _mount_control()
     file = os.open(f"{_CONNECTIONS}/{minor}/abort", os.O_WRONLY)
@@ -202,7 +191,6 @@ _CALLS: dict[str, Callable[..., str | None]] = {
     "empty": _do_empty,
     "realpath": os.path.realpath,
     "umount": _do_umount,
-    "abort": _do_abort,
     "connection": _do_connection,
 }
 

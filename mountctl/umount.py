@@ -125,7 +125,7 @@ def _kill(health: Health, connection: int | None) -> None:
     if server is not None and is_served(health) and runs_as(server, health.mount.owner_uid):
         os.kill(server.pid, signal.SIGKILL)
     if connection is not None:
-        os.write(connection, b"1\n")
+        probe.abort(connection)
 
 
 def _wait_for_end(health: Health, timeout_s: int) -> None:

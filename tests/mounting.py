@@ -130,9 +130,8 @@ class RunningMount:
         found = mounts.mount_at(str(self.path))
         if self.process is not None:
             self.process.kill()
-        with contextlib.suppress(OSError):
-            if found is not None:
-                probe.abort(found.device[1])
+        if found is not None:
+            abort_connection(found)
 
     def unmount(self) -> None:
         """Ends the daemon, if it still runs, and unmounts whatever is left."""
@@ -148,6 +147,14 @@ class RunningMount:
         """Unmounts and deletes the store; never walks into a mount."""
         self.unmount()
         shutil.rmtree(self.base)
+
+
+def abort_connection(mount: mounts.Mount) -> None:
+    """Ends every call that waits on a mount that is there."""
+    connection = probe.connection(mount.device[1])
+    if connection is not None:
+        probe.abort(connection)
+        os.close(connection)
 
 
 @contextlib.contextmanager

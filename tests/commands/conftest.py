@@ -17,7 +17,7 @@ import pytest
 from ctxfs import mounts, probe
 from ctxfs.health import examine
 from tests.commands.running import Ran, ctx, in_process, mountctl
-from tests.mounting import PATIENCE_S, SCRATCH, RunningMount, running_mount, wait_until
+from tests.mounting import PATIENCE_S, SCRATCH, RunningMount, abort_connection, running_mount, wait_until
 
 
 class Place:
@@ -169,8 +169,7 @@ def _end(mount: mounts.Mount, runtime: Path) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(daemon.pid, signal.SIGKILL)
     if mount.fstype.startswith("fuse"):
-        with contextlib.suppress(OSError):
-            probe.abort(mount.device[1])
+        abort_connection(mount)
     with contextlib.suppress(OSError):
         probe.umount(mount.mountpoint, probe.MNT_DETACH)
     wait_until(lambda: not mounts.is_mounted(mount), "the unmount")

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxfs import mounts, probe
+from ctxfs import mountpoint, mounts, probe
+from ctxfs.health import examine
 from ctxfs.plan import Plan, daemon_command
 from ctxfs.runtime import RuntimeFiles
 from tests.commands.conftest import Place
@@ -305,3 +306,17 @@ def test_a_mark_of_the_configuration_may_be_written_and_is_judged(place: Place) 
     assert write("demo/seen", '{"page":4}') == "ok"
     assert write("demo/seen", '{"page":"4"}') == write("demo/seen", "{}") == write("demo/other", "{}") == "EINVAL"
     assert events.read_text() == '{"type":"mark","name":"demo/seen","data":{"page":4}}\n'
+
+
+def test_who_finds_a_dead_mount_that_another_has_replaced_leaves_the_new_one_alone(place: Place) -> None:
+    """Both had found it dead; the new one is at the same place, of the same store, and may have the same numbers."""
+    place.mount()
+    mount = place.mounted()
+    assert mount is not None
+    place.kill()
+    found = examine(mount, place.runtime)
+    assert found.state == "dead"
+    assert place.mount().code == 0
+    mountpoint.remove_dead(found)
+    assert "home" in os.listdir(place.mountpoint)
+    assert place.umount().code == 0

@@ -279,7 +279,7 @@ def test_who_uses_a_mount_is_found_at_once(busy_at_first: tuple[mounts.Mount, li
 def test_what_nobody_is_seen_to_use_is_not_looked_at_for_ever(
     busy_at_first: tuple[mounts.Mount, list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mountpoint, "_GLANCE_S", 0.0)
+    monkeypatch.setattr(mountpoint, "_GLANCES", 0)
     mount, calls = busy_at_first
     with pytest.raises(OSError, match="busy"):
         mountpoint.unmount(mount)
@@ -337,12 +337,12 @@ def test_a_connection_is_given_up_by_its_handle_and_not_by_its_number(place: Pla
     assert mount is not None
     handle = probe.connection(mount.device[1])
     assert handle is not None
-    os.write(handle, b"1\n")
+    probe.abort(handle)
     with pytest.raises(OSError, match=r"not connected|abort"):
         os.listdir(place.mountpoint)
     umount(place.mountpoint)
     wait_until(lambda: place.umount().code != 0, "its end")
     assert place.mount().code == 0
-    os.write(handle, b"1\n")
+    probe.abort(handle)
     assert "home" in os.listdir(place.mountpoint)
     os.close(handle)
