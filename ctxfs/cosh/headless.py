@@ -28,6 +28,7 @@ class Turn:
 
     def __init__(self, state: ResumeState) -> None:
         self.is_over = False
+        self._id: str | None = None
         self._state = state
         self._attempt: Attempt = state.start()
 
@@ -76,12 +77,13 @@ class Turn:
     def _initialized(self, id: str, resumable: Any) -> Taken:
         is_resumable = resumable if isinstance(resumable, bool) else None
         if self._state.initialized(self._attempt, id, is_resumable=is_resumable):
+            self._id = id
             return Taken()
         return self._ended(self._mismatch(id))
 
     def _result(self, line: Mapping[str, Any]) -> Taken:
-        id = line.get("session_id")
         if line.get("is_error") is not True:
+            id = line.get("session_id") or self._id  # a result need not repeat it
             accepted = not isinstance(id, str) or self._state.succeeded(self._attempt, id)
             carried = self._attempt.session_id
             return self._ended(*([] if accepted or carried in (None, id) else [self._mismatch(str(id))]))

@@ -70,6 +70,17 @@ def test_a_turn_becomes_frames_and_its_session_is_resumed(bot: Bot) -> None:
     assert arguments(bot) == ["", f"--resume {A}"]
 
 
+def test_a_result_need_not_repeat_the_session(bot: Bot) -> None:
+    """Every field of it but ``is_error`` may be absent."""
+    for first, last in ((init(A), {}), (init(A, session_resumable=True), {"session_id": None}), (init(A), {})):
+        bot.does(core(first, said("hi"), {"type": "result", "is_error": False, **last}))
+        assert bot.send()[-1]["status"] == "ok"
+    assert arguments(bot) == ["", f"--resume {A}", f"--resume {A}"]
+    bot.does(core(init(A, session_resumable=False), said("hi"), {"type": "result", "is_error": False}))
+    assert bot.send()[-1]["status"] == "ok"
+    assert uuids(bot) == {}
+
+
 def test_sessions_of_an_agent_have_sessions_of_core(bot: Bot) -> None:
     bot.send()
     bot.does(core(init(B), said("hi"), result(B)))
