@@ -78,7 +78,7 @@ def unmount(mount: mounts.Mount, flags: int = 0) -> None:
     """
     for left in range(_GLANCES, -1, -1):
         try:
-            probe.umount(mount.mountpoint, flags)
+            probe.umount(mount.mountpoint, flags, PATIENCE_S)
         except OSError as error:
             if mounts.is_mounted(mount):
                 if error.errno != errno.EBUSY or mounts.holders(mount.device) or not left:

@@ -209,8 +209,8 @@ def test_a_mount_that_is_gone_was_unmounted_however_late_the_answer_came(
         patched.setattr(probe, "umount", failing)
         mountpoint.unmount(mount, flags)
 
-    def late(path: str, flags: int) -> None:
-        really(path, flags)
+    def late(path: str, flags: int, timeout_s: float) -> None:
+        really(path, flags, timeout_s)
         raise error
 
     really = probe.umount
@@ -251,11 +251,11 @@ def busy_at_first(place: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[tup
     mount, calls, really = place.mounted(), list[int](), probe.umount
     assert mount is not None
 
-    def busy(path: str, flags: int) -> None:
+    def busy(path: str, flags: int, timeout_s: float) -> None:
         calls.append(flags)
         if len(calls) <= 3:
             raise OSError(errno.EBUSY, "busy")
-        really(path, flags)
+        really(path, flags, timeout_s)
 
     with monkeypatch.context() as patched:
         patched.setattr(probe, "umount", busy)
