@@ -31,6 +31,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 class Catalogue(msgspec.Struct, kw_only=True):
     """A workspace's snapshots by id; ``identity`` and ``owner`` (a uid) of its directory when last seen.
 
+    ``left`` is a directory beside it that could not be removed yet, though nobody needs it any more.
     ``backend`` and ``data_root`` are also in the state file, and here in case that is lost.
     """
 
@@ -38,6 +39,7 @@ class Catalogue(msgspec.Struct, kw_only=True):
     snapshots: dict[str, Record] = {}
     identity: Identity | None = None
     owner: int = 0
+    left: Identity | None = None
     backend: str | None = None
     data_root: str | None = None
 

@@ -3,13 +3,17 @@
 Nothing here follows a symlink, so that whoever owns a directory above cannot lead root elsewhere.
 """
 
+import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from backend.system_calls import AT_FDCWD, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, birth_ns, open_resolving
+
+ABSENT = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
+"""What looking for a directory fails with where there is none; anything else leaves it unknown."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
@@ -54,10 +58,32 @@ def opened_in(directory: int, name: str) -> Iterator[int]:
         os.close(fd)
 
 
-def stands(identity: Identity, path: Path) -> bool:
-    """Whether that directory is at a path."""
+def is_found(identity: Identity | None, look: Callable[[], Identity]) -> bool:
+    """Whether a look finds that directory (``OSError``: it cannot be told)."""
     try:
+        return identity is not None and identity.same(look())
+    except OSError as error:
+        if error.errno not in ABSENT:
+            raise
+        return False
+
+
+def stands(identity: Identity, path: Path) -> bool:
+    """Whether that directory is at a path (``OSError``: it cannot be told)."""
+
+    def look() -> Identity:
         with opened(path) as fd:
-            return identity.same(identity_of(fd))
-    except OSError:
+            return identity_of(fd)
+
+    return is_found(identity, look)
+
+
+def is_reachable(path: Path) -> bool:
+    """Whether a directory is there: its disk may not be mounted (``OSError``: it cannot be told)."""
+    try:
+        with opened(path):
+            return True
+    except OSError as error:
+        if error.errno not in ABSENT:
+            raise
         return False

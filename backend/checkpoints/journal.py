@@ -7,10 +7,13 @@ intent           it took place if                              then
 ===============  ============================================  =======================================================
 ``Taking``       the snapshot is there                         its record is added
 ``Deleting``     the snapshot is gone                          its record goes
-``Restoring``    the announced directory stands at the path    its identity is kept, what was there before goes
+``Restoring``    the new tree is live, or the old one aside    its identity is kept, what was there before goes
 ``Adopting``     the path leads to the live tree               the workspace is registered, the original goes
 ``Releasing``    the announced directory stands at the path    the workspace, its snapshots and its index go
 ===============  ============================================  =======================================================
+
+Where that cannot be told, for a disk is not mounted or somebody moved things, the intent waits for the next operation
+or start.
 """
 
 from pathlib import Path
@@ -48,12 +51,13 @@ class Restoring(_Intent, frozen=True, tag="rollback"):
 
 
 class Adopting(_Intent, frozen=True, tag="init"):
-    """A workspace that moves to the back end, and the directory that it was."""
+    """A workspace that moves to the back end, the directory that it was, and what was the live tree before it."""
 
     path: str
     backend: str
     data_root: str | None
     old: Identity
+    live: Identity | None
 
 
 class Releasing(_Intent, frozen=True, tag="recover"):

@@ -11,13 +11,13 @@ class ReadWriteLock:
 
     def __init__(self) -> None:
         self._entrance = trio.Lock()
-        self._readers = 0
+        self._readers = self._writers = 0
         self._empty = trio.Event()
 
     @property
     def is_writing(self) -> bool:
         """Whether somebody writes or waits to."""
-        return self._entrance.locked()
+        return self._writers > 0
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[None]:
@@ -32,8 +32,12 @@ class ReadWriteLock:
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:
-        async with self._entrance:
-            while self._readers:
-                self._empty = trio.Event()
-                await self._empty.wait()
-            yield
+        self._writers += 1
+        try:
+            async with self._entrance:
+                while self._readers:
+                    self._empty = trio.Event()
+                    await self._empty.wait()
+                yield
+        finally:
+            self._writers -= 1

@@ -10,7 +10,7 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
@@ -24,7 +24,7 @@ from backend.checkpoints.errors import CheckpointError, InternalError, NotTheirs
 from backend.checkpoints.locks import ReadWriteLock
 from backend.checkpoints.times import parse_timestamp
 from backend.checkpoints.workspace import Workspace
-from backend.checkpoints.workspaces import ROOT, Workspaces, is_path
+from backend.checkpoints.workspaces import ROOT, Workspaces, is_path, place_of
 
 LOCKED = "<locked>"
 WORKERS = 8
@@ -86,13 +86,23 @@ class Service:
 
     async def _initialized(self, name: str, uid: int) -> Workspace:
         """The workspace at a path; whoever asks first for a new one makes it, the others wait for that."""
-        path = await _in_thread(os.path.realpath, name) if is_path(name) else ""
-        async with self._init_locks.setdefault(path, trio.Lock()):
+        async with self._registering(name):
             try:
                 async with self._writing(name, uid):
                     return await self._work(uid, self._workspaces.init, name, uid)
             except WorkspaceNotFound:
                 return await self._work(uid, self._workspaces.init, name, uid)
+
+    @asynccontextmanager
+    async def _registering(self, name: str) -> AsyncIterator[None]:
+        """Nobody else registers what a name means; that may become a symlink to elsewhere while it is registered."""
+        paths = {""}
+        if is_path(name):
+            paths = {await _in_thread(os.path.realpath, name), await _in_thread(place_of, name)}
+        async with AsyncExitStack() as held:
+            for path in sorted(paths):
+                await held.enter_async_context(self._init_locks.setdefault(path, trio.Lock()))
+            yield
 
     async def _checkpoint(self, request: wire.Checkpoint, uid: int) -> wire.Response:
         check_id(request.id)

@@ -9,6 +9,7 @@
 Threads: any, under the lock of ``Registry``.
 """
 
+import errno
 import fcntl
 import logging
 import os
@@ -85,6 +86,8 @@ class StateDirectory:
         fd = os.open(self.root / _LOCK, flags, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(fd).st_nlink == 0:  # the daemon that held it has ended just now, and the next one makes another
+                raise BlockingIOError(errno.EWOULDBLOCK, "another daemon ends", str(self.root / _LOCK))
             if os.fstat(fd).st_size:
                 log.info("the last daemon did not end as it should")
             os.ftruncate(fd, 0)

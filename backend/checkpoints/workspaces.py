@@ -9,14 +9,23 @@ import logging
 import os
 import shutil
 import stat
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
 from backend.checkpoints.backends import Backends, Choice
 from backend.checkpoints.catalogue import Catalogue, Record
-from backend.checkpoints.errors import CheckpointError, InvalidPath, NotTheirs, WorkspaceNotFound
+from backend.checkpoints.errors import (
+    CheckpointError,
+    InternalError,
+    InvalidPath,
+    NotTheirs,
+    WorkspaceNotFound,
+    WriteLockConflict,
+)
 from backend.checkpoints.journal import Adopting, Journal, Releasing
 from backend.checkpoints.snapshots.data_roots import is_data_root
 from backend.checkpoints.snapshots.walking import TreeChanged
@@ -40,6 +49,8 @@ class Workspaces:
         self._backends = backends
         self._registry = Registry(directory)
         self._by_id: dict[str, Workspace] = {}
+        self._lock = threading.Lock()
+        self._claimed: dict[str, str] = {}
 
     def all(self) -> list[Workspace]:
         """Every workspace, in the order of registration."""
@@ -83,7 +94,7 @@ class Workspaces:
             elif not may_use(uid, known):
                 raise NotTheirs(f"not a directory of yours: {name}")
             elif path != str(known.snapshots.root) or path == known.path:
-                self._adopt_if_replaced(known)
+                known.adopt_if_replaced()
             return known
 
     def _at(self, path: str) -> Workspace | None:
@@ -127,9 +138,9 @@ class Workspaces:
     def _link_to(self, name: str, path: str) -> tuple[str, Choice] | None:
         """Where a symlink to a live tree is that nobody has registered any more, and that tree's back end."""
         root = Path(path).parent
-        link = Path(os.path.realpath(os.path.dirname(name.rstrip("/")))) / os.path.basename(name.rstrip("/"))
+        link = Path(place_of(name))
         known = is_data_root(root) or not self._backends.data_roots().isdisjoint((root, root.parent))
-        if not known or not link.is_symlink():
+        if not known or not link.is_symlink() or os.readlink(link) != path:
             return None
         return str(link), Choice(self._backends.backend_of(root), root)
 
@@ -138,9 +149,28 @@ class Workspaces:
             choice = self._backends.choose(Path(path))
             self._require_apart(path, choice.data_root)
             require_no_mounts(path)
-            ws_id = self._free_id(path)
-        else:
-            ws_id, (path, choice) = os.path.basename(path), linked
+            with self._claimed_by(path, None) as ws_id:
+                return self._register_as(ws_id, path, choice)
+        link, choice = linked
+        with self._claimed_by(link, os.path.basename(path)) as ws_id:
+            return self._register_as(ws_id, link, choice)
+
+    @contextmanager
+    def _claimed_by(self, path: str, id: str | None) -> Iterator[str]:
+        """The id that a path is registered under, a free one for None; nobody else gets it meanwhile."""
+        with self._lock:
+            if any(known.workspace_path == path for known in self._registry.all()):
+                raise InternalError(f"it is registered and could not be loaded, the daemon's log says why: {path}")
+            ws_id = self._free_id(path) if id is None else id
+            if ws_id in self._claimed:
+                raise WriteLockConflict(f"it is being registered. Please wait and retry: {path}")
+            self._claimed[ws_id] = path
+        try:
+            yield ws_id
+        finally:
+            del self._claimed[ws_id]
+
+    def _register_as(self, ws_id: str, path: str, choice: Choice) -> Workspace:
         make_private(self._directory.index(ws_id))
         workspace = self._open(ws_id, path, choice, self._catalogue(ws_id, path))
         workspace.catalogue.workspace_path = path
@@ -152,18 +182,17 @@ class Workspaces:
             self._take_back(workspace)
             raise
         self._by_id[ws_id] = workspace
-        workspace.settle()
+        workspace.finish_move_in()
         return workspace
 
     def _take_back(self, workspace: Workspace) -> None:
         """Undoes a registration that failed; if the directory has moved already, the next one finishes it."""
-        with suppress(OSError, TreeChanged):
+        with suppress(OSError, TreeChanged, CheckpointError):
             workspace.watch.close()
-            if workspace.journal.read() is not None and workspace.snapshots.has_moved_in():
+            if workspace.snapshots.has_moved_in():
                 return
             workspace.settle()
-            workspace.snapshots.move_out()
-            if not workspace.snapshots.ids():
+            if workspace.journal.read() is None and not workspace.snapshots.ids():
                 self._remove_index(workspace.ws_id)
 
     def _free_id(self, path: str) -> str:
@@ -176,18 +205,9 @@ class Workspaces:
         return id
 
     def _is_taken(self, id: str, path: str) -> bool:
-        if self._registry.has(id):
+        if self._registry.has(id) or self._claimed.get(id, path) != path:
             return True
         return self._directory.index(id).exists() and self._catalogue(id, path).workspace_path != path
-
-    def _adopt_if_replaced(self, workspace: Workspace) -> None:
-        require_no_mounts(workspace.path)
-        try:
-            workspace.require_current()
-        except InvalidPath:
-            stored = workspace.catalogue
-            workspace.move_in(Choice.stored(stored.backend or workspace.snapshots.backend, stored.data_root))
-            workspace.settle()
 
     def recover(self, workspace: Workspace) -> None:
         """Makes a workspace an ordinary directory and forgets it."""
@@ -246,24 +266,27 @@ class Workspaces:
             if self._registry.has(ws_id):
                 continue
             intent = Journal(self._directory, ws_id).read()
+            if isinstance(intent, Adopting):
+                continue
             if isinstance(intent, Releasing) or not self._catalogue(ws_id, "").snapshots:
                 self._remove_index(ws_id)
 
     def _load(self, ws_id: str, path: str, choice: Choice) -> None:
-        make_private(self._directory.index(ws_id))
-        workspace = self._open(ws_id, path, choice, self._catalogue(ws_id, path))
+        try:
+            make_private(self._directory.index(ws_id))
+            workspace = self._open(ws_id, path, choice, self._catalogue(ws_id, path))
+        except (OSError, CheckpointError) as error:
+            log.warning("%s (%s) was not loaded and is left as it is: %s", ws_id, path, error)
+            return
         self._by_id[ws_id] = workspace
         try:
-            adopting = isinstance(workspace.journal.read(), Adopting)
             workspace.settle()
             if isinstance(workspace.journal.read(), Releasing):
                 self.recover(workspace)
                 return
             workspace.snapshots.link()
-            if adopting and workspace.snapshots.has_moved_in():
-                workspace.note_directory()
             self._adopt_orphans(workspace)
-            self._mark_missing(workspace)
+            workspace.look_for_snapshots()
             workspace.save()
         except (OSError, TreeChanged, CheckpointError) as error:
             log.warning("%s (%s) was not repaired whole: %s", ws_id, path, error)
@@ -292,11 +315,11 @@ class Workspaces:
             record = Record(message=RECOVERED, pinned=True, created_at=now_text())
             workspace.catalogue.snapshots[id] = record
 
-    def _mark_missing(self, workspace: Workspace) -> None:
-        present, snapshots = workspace.snapshots.ids(), workspace.catalogue.snapshots
-        for id, record in snapshots.items():
-            if record.missing != (id not in present):
-                snapshots[id] = msgspec.structs.replace(record, missing=id not in present)
+
+def place_of(name: str) -> str:
+    """Where what a path names is, a symlink itself if it is one."""
+    above, last = os.path.split(name.rstrip("/"))
+    return os.path.join(os.path.realpath(above), last)
 
 
 def is_path(name: str) -> bool:

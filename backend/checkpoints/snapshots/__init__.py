@@ -27,26 +27,37 @@ class Snapshots(Protocol):
     def live_identity(self) -> Identity:
         """Which directory the live tree is, whatever the path leads to (``OSError``: there is none)."""
 
+    def identity_of(self, root: int) -> Identity:
+        """The same of an open one."""
+
+    def staged_identity(self) -> Identity:
+        """Which directory is where trees are built (``OSError``: there is none)."""
+
+    @property
+    def bucket(self) -> Path:
+        """The directory of the snapshots."""
+
     def ids(self) -> set[str]:
         """The snapshots on disk."""
 
-    def move_in(self, announce: Callable[[Identity], None]) -> None:
+    def move_in(self, announce: Callable[[Identity, Identity | None], None]) -> None:
         """Makes the directory at the path the live tree.
 
-        ``announce`` is told first which one it is; if another has to take its place, it is left for ``clear``.
+        ``announce`` is told first which one it is, and which the live tree is until then, if there is another. If the
+        directory itself does not become it, it is left for ``clear``.
         """
 
     def has_moved_in(self) -> bool:
         """Whether the directory has become another one, to which the path leads."""
 
-    def move_out(self) -> None:
-        """Removes what ``move_in`` made, if the path does not lead to it. Snapshots stay."""
+    def move_out(self, live: Identity | None) -> None:
+        """Undoes a ``move_in`` that did not come to its end; ``live`` as it was announced. Snapshots stay."""
 
     def link(self) -> None:
         """Makes the path lead to the live tree again, if nothing is there."""
 
-    def take(self, id: str) -> None:
-        """Makes a snapshot of the live tree."""
+    def take(self, id: str, live: int) -> None:
+        """Makes a snapshot of the live tree, which is open."""
 
     def delete(self, id: str) -> None:
         """Deletes a snapshot; after an error some of it may be left, which ``clear`` removes."""

@@ -6,14 +6,15 @@ and in nobody's reach, and what is swapped in or removed is known by its identit
 
 import errno
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from backend.checkpoints.errors import InternalError, InvalidPath
-from backend.checkpoints.identity import Identity, identity_of, opened, opened_in
+from backend.checkpoints.identity import ABSENT, Identity, identity_of, opened, opened_in
 from backend.checkpoints.snapshots.attributes import drop_xattrs
 from backend.checkpoints.snapshots.removing import remove_below
+from backend.checkpoints.snapshots.walking import is_empty
 from backend.durable import DISK_FULL
 from backend.system_calls import RENAME_EXCHANGE, RENAME_NOREPLACE, rename
 
@@ -27,11 +28,19 @@ class Beside:
         self.name = f".{ws_id}.tmp"
         self._path = path
 
-    def make_directory(self, parent: int) -> None:
-        """Makes it an empty directory of root's that inherits nothing (``InternalError``, ``OSError``)."""
+    @contextmanager
+    def made_directory(self, parent: int) -> Iterator[int]:
+        """Makes it an empty directory of root's that inherits nothing, and opens it.
+
+        ``InvalidPath``: somebody put another in its place; ``InternalError``, ``OSError``.
+        """
         self._make(parent, lambda: os.mkdir(self.name, 0o700, dir_fd=parent))
         with opened_in(parent, self.name) as staged:
+            found = os.fstat(staged)
+            if found.st_uid != 0 or found.st_mode & 0o077 or not is_empty(staged):
+                raise self._moved()
             drop_xattrs(staged)
+            yield staged
 
     def make_symlink(self, parent: int, target: Path) -> None:
         """Makes it a symlink (``InternalError``, ``OSError``)."""
@@ -53,11 +62,13 @@ class Beside:
     def require_swaps(self, parent: int) -> None:
         """``InvalidPath`` where a rollback could not swap directories: better now than when it is needed."""
         other = f"{self.name}.swap"
+        with suppress(OSError):
+            os.rmdir(other, dir_fd=parent)
         try:
             os.mkdir(other, 0o700, dir_fd=parent)
             try:
-                self.make_directory(parent)
-                rename(parent, os.fsencode(self.name), parent, os.fsencode(other), RENAME_EXCHANGE)
+                with self.made_directory(parent):
+                    rename(parent, os.fsencode(self.name), parent, os.fsencode(other), RENAME_EXCHANGE)
             finally:
                 for name in (other, self.name):
                     with suppress(FileNotFoundError):
@@ -79,9 +90,11 @@ class Beside:
         if is_right():
             os.fsync(parent)
             return
-        if flags == RENAME_EXCHANGE:
-            rename(parent, staged, parent, name, flags)
-        raise InvalidPath(f"somebody moved things beside the workspace meanwhile: {self._path}")
+        rename(parent, name, parent, staged, flags)
+        raise self._moved()
+
+    def _moved(self) -> InvalidPath:
+        return InvalidPath(f"somebody moved things beside the workspace meanwhile: {self._path}")
 
     def has(self, parent: int, identity: Identity, name: str | None = None) -> bool:
         """Whether that directory is in this place, or at another name beside it."""
@@ -92,16 +105,34 @@ class Beside:
             return False
 
     def clear(self, owned: Identity | None) -> None:
-        """Removes the directory ``owned`` from it, or what is empty there (``OSError``, ``TreeChanged``)."""
-        with suppress(FileNotFoundError, NotADirectoryError), opened(self._path.parent) as parent:
-            if owned is not None and self.has(parent, owned):
-                with opened_in(parent, self.name) as staged:
-                    os.fchmod(staged, 0o700)
-                    os.fchown(staged, 0, 0)
-                    remove_below(staged)
-            for name in (self.name, f"{self.name}.swap"):
-                with suppress(OSError):
-                    os.rmdir(name, dir_fd=parent)
+        """Removes the directory ``owned`` from it, or what is empty there.
+
+        ``OSError`` (nobody can look: its disk may not be mounted), ``TreeChanged``, ``InvalidPath``: it is left.
+        """
+        try:
+            with opened(self._path.parent) as parent:
+                if owned is not None:
+                    self._empty(parent, owned)
+                for name in (self.name, f"{self.name}.swap"):
+                    with suppress(OSError):
+                        os.rmdir(name, dir_fd=parent)
+        except OSError as error:
+            if owned is not None or error.errno not in ABSENT:
+                raise
+
+    def _empty(self, parent: int, owned: Identity) -> None:
+        """What it is, is asked of the open directory: a name may mean another one a moment later."""
+        with ExitStack() as stack:
+            try:
+                staged = stack.enter_context(opened_in(parent, self.name))
+            except OSError as error:
+                if error.errno in ABSENT:
+                    return
+                raise
+            if owned.same(identity_of(staged)):
+                os.fchmod(staged, 0o700)
+                os.fchown(staged, 0, 0)
+                remove_below(staged)
 
 
 def exists_in(directory: int, name: str) -> bool:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from backend.checkpoints.errors import InvalidPath
-from backend.checkpoints.identity import Identity, identity_of, opened, opened_in
+from backend.checkpoints.identity import ABSENT, Identity, identity_of, is_found, opened, opened_in
 from backend.checkpoints.snapshots import btrfs_calls as btrfs
 from backend.checkpoints.snapshots.attributes import copy_attributes
 from backend.checkpoints.snapshots.beside import Beside, exists_in
@@ -44,7 +44,7 @@ class BtrfsSnapshots:
         self.root = data_root / ws_id
         self._path = path
         self._data_root = data_root
-        self._bucket = data_root / "snapshots" / ws_id
+        self.bucket = data_root / "snapshots" / ws_id
         self._staged = f"{ws_id}.rollback-tmp"
         self._beside = Beside(ws_id, path)
 
@@ -68,29 +68,39 @@ class BtrfsSnapshots:
         with opened(self.root) as live:
             return _subvolume_identity(live)
 
+    def identity_of(self, root: int) -> Identity:
+        return _subvolume_identity(root)
+
+    def staged_identity(self) -> Identity:
+        with opened(self._data_root / self._staged) as staged:
+            return _subvolume_identity(staged)
+
     def has_moved_in(self) -> bool:
-        with suppress(OSError):
+        try:
             return os.readlink(self._path) == str(self.root)
-        return False
+        except OSError as error:
+            if error.errno != errno.EINVAL and error.errno not in ABSENT:
+                raise
+            return False
 
     def ids(self) -> set[str]:
         with suppress(FileNotFoundError):
-            return set(os.listdir(self._bucket))
+            return set(os.listdir(self.bucket))
         return set()
 
-    def take(self, id: str) -> None:
-        make_private(self._bucket)
-        with opened(self.root) as live, opened(self._bucket) as bucket:
+    def take(self, id: str, live: int) -> None:
+        make_private(self.bucket)
+        with opened(self.bucket) as bucket:
             _require_alone(live, self._path)
             btrfs.snapshot(live, bucket, id, read_only=True)
 
     def delete(self, id: str) -> None:
-        with opened(self._bucket) as bucket:
+        with opened(self.bucket) as bucket:
             btrfs.destroy(bucket, id)
             sync_file_system(bucket)
 
     def changes(self, old: str, new: str) -> list[DiffEntry]:
-        with opened(self._bucket / old) as before, opened(self._bucket / new) as after:
+        with opened(self.bucket / old) as before, opened(self.bucket / new) as after:
             try:
                 return changes(_sent(after, btrfs.subvolume_id(before)))
             except OSError as error:
@@ -99,7 +109,7 @@ class BtrfsSnapshots:
                 return compare(before, after)  # a stream has no paths beyond PATH_MAX
 
     def restore(self, id: str, announce: Callable[[Identity], None]) -> Identity:
-        with opened(self._data_root) as root, opened(self._bucket / id) as snapshot:
+        with opened(self._data_root) as root, opened(self.bucket / id) as snapshot:
             with suppress(FileNotFoundError), opened(self.root) as live:
                 _require_alone(live, self._path)
             self._destroy_staged()
@@ -129,21 +139,27 @@ class BtrfsSnapshots:
             os.rename(self._beside.name, self._path.name, src_dir_fd=parent, dst_dir_fd=parent)
             os.fsync(parent)
 
-    def move_in(self, announce: Callable[[Identity], None]) -> None:
+    def move_in(self, announce: Callable[[Identity, Identity | None], None]) -> None:
         """Copies the directory into a subvolume and puts a symlink in its place, unless it changes meanwhile."""
         if self.has_moved_in():
             return
         make_data_root(self._data_root)
-        make_private(self._bucket)
+        make_private(self.bucket)
         with opened(self._path.parent) as parent, opened(self._data_root) as root, opened(self._path) as original:
             old = identity_of(original)
-            announce(old)
+            announce(old, self._live_or_none())
             before = _stamps(original)
             self._fill_staged(root, original)
             self._beside.make_symlink(parent, self.root)
             self._swap_live(root)
             self._beside.swap(parent, lambda: self._is_moved(parent, old, original, before))
             self._give_link(parent, original)
+
+    def _live_or_none(self) -> Identity | None:
+        try:
+            return self.live_identity()
+        except FileNotFoundError:
+            return None
 
     def _fill_staged(self, root: int, source: int) -> None:
         self._destroy_staged()
@@ -166,19 +182,20 @@ class BtrfsSnapshots:
         of = above if above.st_mode & 0o1002 == 0o1002 else owner
         os.chown(self._path.name, of.st_uid, of.st_gid, dir_fd=parent, follow_symlinks=False)
 
-    def move_out(self) -> None:
-        if not self.has_moved_in():
-            with suppress(FileNotFoundError), opened(self._data_root) as root:
+    def move_out(self, live: Identity | None) -> None:
+        with suppress(FileNotFoundError), opened(self._data_root) as root:
+            if live is None:
                 _destroy(root, self.root.name)
-            with suppress(OSError):
-                self._bucket.rmdir()
+            elif is_found(live, self.staged_identity):
+                self._swap_live(root)
+        with suppress(OSError):
+            self.bucket.rmdir()
 
     def release(self, announce: Callable[[Identity], None]) -> None:
         """Copies the live tree back to the path, unless it changes meanwhile."""
         with opened(self._path.parent) as parent, opened(self.root) as live:
             before = _stamps(live)
-            self._beside.make_directory(parent)
-            with opened_in(parent, self._beside.name) as staged:
+            with self._beside.made_directory(parent) as staged:
                 identity = identity_of(staged)
                 announce(identity)
                 TreeCopy(live, staged, transfer_data).run()
@@ -202,12 +219,12 @@ class BtrfsSnapshots:
             _destroy(root, self._staged)
 
     def destroy(self) -> None:
-        with suppress(FileNotFoundError), opened(self._data_root) as root:
-            with suppress(FileNotFoundError), opened(self._bucket) as bucket:
+        with opened(self._data_root) as root:
+            with suppress(FileNotFoundError), opened(self.bucket) as bucket:
                 for id in self.ids():
                     btrfs.destroy(bucket, id)
             with suppress(FileNotFoundError):
-                self._bucket.rmdir()
+                self.bucket.rmdir()
             for name in (self._staged, self.root.name):
                 with suppress(FileNotFoundError):
                     _destroy(root, name)

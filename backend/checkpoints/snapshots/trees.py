@@ -53,7 +53,7 @@ class TreeSnapshots:
         """``stamps``: a file that may be lost."""
         self.backend = backend
         self._path = path
-        self._bucket = bucket
+        self.bucket = bucket
         self._stamps = stamps
         self._copy_data = copy_data
         self._beside = Beside(ws_id, path)
@@ -63,19 +63,19 @@ class TreeSnapshots:
         """Where the live tree is."""
         return self._path
 
-    def move_in(self, announce: Callable[[Identity], None]) -> None:
+    def move_in(self, announce: Callable[[Identity, Identity | None], None]) -> None:
         """The directory stays where it is."""
-        announce(self.identity())
-        make_private(self._bucket)
+        announce(self.identity(), None)
+        make_private(self.bucket)
         with opened(self._path.parent) as parent:
             self._beside.require_swaps(parent)
 
     def has_moved_in(self) -> bool:
         return False
 
-    def move_out(self) -> None:
+    def move_out(self, live: Identity | None) -> None:
         with suppress(OSError):
-            self._bucket.rmdir()
+            self.bucket.rmdir()
 
     def link(self) -> None:
         """There is none."""
@@ -88,20 +88,27 @@ class TreeSnapshots:
     def live_identity(self) -> Identity:
         return self.identity()
 
+    def identity_of(self, root: int) -> Identity:
+        return identity_of(root)
+
+    def staged_identity(self) -> Identity:
+        with opened(self._path.parent) as parent, opened_in(parent, self._beside.name) as staged:
+            return identity_of(staged)
+
     def ids(self) -> set[str]:
         """The snapshots on disk."""
         with suppress(FileNotFoundError):
-            return {name for name in os.listdir(self._bucket) if not name.startswith(".")}
+            return {name for name in os.listdir(self.bucket) if not name.startswith(".")}
         return set()
 
-    def take(self, id: str) -> None:
+    def take(self, id: str, live: int) -> None:
         """Makes a snapshot, whole and on disk, or none (``TreeChanged``, ``InvalidPath``, ``OSError``)."""
-        make_private(self._bucket)
-        with opened(self._bucket) as bucket, opened(self._path) as root:
+        make_private(self.bucket)
+        with opened(self.bucket) as bucket:
             _remove(bucket, _NEW)
             os.mkdir(_NEW, 0o700, dir_fd=bucket)
             try:
-                stamps = self._fill(bucket, root, id)
+                stamps = self._fill(bucket, live, id)
                 rename(bucket, _NEW.encode(), bucket, os.fsencode(id), RENAME_NOREPLACE)
             except BaseException:
                 with suppress(OSError):
@@ -124,7 +131,7 @@ class TreeSnapshots:
         """The snapshot that the stamps are of, if it is still there."""
         try:
             kept = msgspec.msgpack.decode(self._stamps.read_bytes(), type=_Stamps)
-            root = os.open(self._bucket / kept.snapshot, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            root = os.open(self.bucket / kept.snapshot, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except (OSError, msgspec.MsgspecError):
             yield NOTHING_BEFORE
             return
@@ -143,7 +150,7 @@ class TreeSnapshots:
 
     def delete(self, id: str) -> None:
         """Deletes a snapshot; what is left of it after an error is no snapshot any more (``OSError``)."""
-        with opened(self._bucket) as bucket:
+        with opened(self.bucket) as bucket:
             _remove(bucket, _OLD)
             os.rename(id, _OLD, src_dir_fd=bucket, dst_dir_fd=bucket)
             os.fsync(bucket)
@@ -151,7 +158,7 @@ class TreeSnapshots:
 
     def changes(self, old: str, new: str) -> list[DiffEntry]:
         """What differs between two snapshots (``OSError``)."""
-        with opened(self._bucket / old) as before, opened(self._bucket / new) as after:
+        with opened(self.bucket / old) as before, opened(self.bucket / new) as after:
             return compare(before, after)
 
     def restore(self, id: str, announce: Callable[[Identity], None]) -> Identity:
@@ -160,9 +167,8 @@ class TreeSnapshots:
         ``announce`` is told which directory it will be before it is. What the tree was is left for ``clear``.
         On an error it is as it was (``TreeChanged``, ``InternalError``, ``OSError``).
         """
-        with opened(self._path.parent) as parent, opened(self._bucket / id) as snapshot:
-            self._beside.make_directory(parent)
-            with opened_in(parent, self._beside.name) as staged:
+        with opened(self._path.parent) as parent, opened(self.bucket / id) as snapshot:
+            with self._beside.made_directory(parent) as staged:
                 identity = identity_of(staged)
                 announce(identity)
                 copy = TreeRestoration(snapshot, staged, self._copy_data)
@@ -176,7 +182,7 @@ class TreeSnapshots:
 
     def clear(self, owned: Identity | None) -> None:
         """Removes left-overs: of snapshots, and beside the workspace the directory ``owned`` (``OSError``)."""
-        with suppress(FileNotFoundError), opened(self._bucket) as bucket:
+        with suppress(FileNotFoundError), opened(self.bucket) as bucket:
             for name in (_NEW, _OLD):
                 _remove(bucket, name)
         self._beside.clear(owned)
@@ -186,15 +192,17 @@ class TreeSnapshots:
         announce(self.identity())
 
     def destroy(self) -> None:
-        """Deletes all snapshots (``OSError``)."""
-        with suppress(FileNotFoundError), opened(self._bucket) as bucket:
+        """Deletes all snapshots, of which each is whole or gone if it fails (``OSError``, ``TreeChanged``)."""
+        for id in self.ids():
+            self.delete(id)
+        with suppress(FileNotFoundError), opened(self.bucket) as bucket:
             remove_below(bucket)
         with suppress(FileNotFoundError):
-            self._bucket.rmdir()
-            sync_directory(self._bucket.parent)
+            self.bucket.rmdir()
+            sync_directory(self.bucket.parent)
 
     def disk(self) -> Path:
-        return self._bucket.parent
+        return self.bucket.parent
 
 
 def _remove(directory: int, name: str) -> None:
