@@ -21,8 +21,6 @@ from backend.checkpoints.catalogue import Catalogue, Record, by_age
 from backend.checkpoints.errors import (
     CheckpointError,
     ConfirmationRequired,
-    DiskSpaceInsufficient,
-    InternalError,
     InvalidPath,
     SnapshotAlreadyExists,
     SnapshotNotFound,
@@ -30,13 +28,13 @@ from backend.checkpoints.errors import (
 )
 from backend.checkpoints.identity import Identity, is_found, is_reachable, opened, stands
 from backend.checkpoints.journal import Adopting, Deleting, Intent, Journal, Releasing, Restoring, Taking
+from backend.checkpoints.reporting import reported
 from backend.checkpoints.snapshots import Snapshots
 from backend.checkpoints.snapshots.walking import TreeChanged, is_empty
 from backend.checkpoints.state import StateDirectory
 from backend.checkpoints.times import now_text
 from backend.checkpoints.watch import Watch
 from backend.checkpoints.wire import DiffEntry, SnapshotEntry
-from backend.durable import DISK_FULL
 from backend.mountinfo import mounts
 
 RECOVERED = "recovered at start"
@@ -387,18 +385,3 @@ def require_no_mounts(path: str) -> None:
     for mount in mounts():
         if mount.mountpoint == path or mount.mountpoint.startswith(below):
             raise InvalidPath(f"something is mounted at {mount.mountpoint}")
-
-
-@contextmanager
-def reported() -> Iterator[None]:
-    """What the disk says inside becomes an error of the protocol."""
-    try:
-        yield
-    except OSError as error:
-        where = f"{error.filename}: " if isinstance(error.filename, str) else ""
-        message = f"{where}{error.strerror or error}"
-        if error.errno in DISK_FULL:
-            raise DiskSpaceInsufficient(message) from error
-        raise InternalError(message) from error
-    except TreeChanged as changed:
-        raise WriteLockConflict(f"{changed} changed meanwhile. Please wait and retry.") from changed

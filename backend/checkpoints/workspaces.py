@@ -27,11 +27,12 @@ from backend.checkpoints.errors import (
     WriteLockConflict,
 )
 from backend.checkpoints.journal import Adopting, Journal, Releasing
+from backend.checkpoints.reporting import reported
 from backend.checkpoints.snapshots.data_roots import is_data_root
 from backend.checkpoints.snapshots.walking import TreeChanged
 from backend.checkpoints.state import Registry, StateDirectory
 from backend.checkpoints.times import now_text
-from backend.checkpoints.workspace import RECOVERED, Workspace, reported, require_no_mounts
+from backend.checkpoints.workspace import RECOVERED, Workspace, require_no_mounts
 from backend.durable import make_private, sync_directory
 from backend.errors import StoreCorrupt
 

@@ -114,8 +114,7 @@ class Beside:
                 if owned is not None:
                     self._empty(parent, owned)
                 for name in (self.name, f"{self.name}.swap"):
-                    with suppress(OSError):
-                        os.rmdir(name, dir_fd=parent)
+                    _remove_empty(parent, name)
         except OSError as error:
             if owned is not None or error.errno not in ABSENT:
                 raise
@@ -133,6 +132,15 @@ class Beside:
                 os.fchmod(staged, 0o700)
                 os.fchown(staged, 0, 0)
                 remove_below(staged)
+
+
+def _remove_empty(directory: int, name: str) -> None:
+    """What is something else, or not empty, stays."""
+    try:
+        os.rmdir(name, dir_fd=directory)
+    except OSError as error:
+        if error.errno not in _IN_THE_WAY | ABSENT:
+            raise
 
 
 def exists_in(directory: int, name: str) -> bool:

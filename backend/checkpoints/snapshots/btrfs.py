@@ -188,6 +188,7 @@ class BtrfsSnapshots:
                 _destroy(root, self.root.name)
             elif is_found(live, self.staged_identity):
                 self._swap_live(root)
+        self.clear(None)
         with suppress(OSError):
             self.bucket.rmdir()
 

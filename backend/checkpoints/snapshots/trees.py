@@ -74,6 +74,7 @@ class TreeSnapshots:
         return False
 
     def move_out(self, live: Identity | None) -> None:
+        self.clear(None)
         with suppress(OSError):
             self.bucket.rmdir()
 
