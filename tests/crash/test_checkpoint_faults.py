@@ -34,7 +34,7 @@ SCENES = itertools.count()
 
 FAULTS = [Fault(late, stays) for late in (False, True) for stays in (False, True)]
 
-STRIDE = pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.longer)])
+STRIDE = pytest.mark.parametrize("stride", [11, pytest.param(1, marks=pytest.mark.longer)])
 EACH_FAULT = pytest.mark.parametrize(
     "fault", FAULTS, ids=[f"{'late' if late else 'early'}-{'stays' if stays else 'once'}" for late, stays in FAULTS]
 )

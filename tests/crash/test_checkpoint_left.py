@@ -12,6 +12,7 @@ from backend.checkpoints.backends import Choice
 from backend.checkpoints.errors import (
     CheckpointError,
     ConfirmationRequired,
+    DaemonRunning,
     InternalError,
     InvalidPath,
     WriteLockConflict,
@@ -21,7 +22,6 @@ from backend.checkpoints.snapshots.btrfs import BtrfsSnapshots
 from backend.checkpoints.snapshots.walking import TreeChanged
 from backend.checkpoints.state import StateDirectory
 from backend.checkpoints.workspace import Workspace
-from backend.errors import StoreLocked
 from tests.checkpointing import Kind
 from tests.crash.checkpoint_scenes import (
     Place,
@@ -228,7 +228,7 @@ def test_a_lock_that_an_ending_daemon_removes_is_none(tmp_path: Path, monkeypatc
 
     with monkeypatch.context() as ending:
         ending.setattr("backend.checkpoints.state.fcntl.flock", end_meanwhile)
-        with pytest.raises(StoreLocked), directory.locked():
+        with pytest.raises(DaemonRunning), directory.locked():
             pass
-    with directory.locked(), pytest.raises(StoreLocked), directory.locked():
+    with directory.locked(), pytest.raises(DaemonRunning), directory.locked():
         pass
