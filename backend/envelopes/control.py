@@ -219,15 +219,14 @@ def _position(cursor: str) -> str:
 def _clear(store: StoredSessions, request: Fields) -> Fields:
     protected = set(map(checked_id, request["protected_session_ids"]))
     ids: list[str] = request["session_ids"]
-    outcomes = list(zip(ids, store.clear_each(ids, protected), strict=True))
-    return {
-        "deleted": [id for id, error in outcomes if error is None],
-        "skipped": [
-            {"session_id": bounded(id, MAX_SHOWN_ID), "error": shown_error(error)}
-            for id, error in outcomes
-            if error is not None
-        ],
-    }
+    deleted: list[str] = []
+    skipped: list[Fields] = []
+    for id, error in zip(ids, store.clear_each(ids, protected), strict=True):
+        if error is None:
+            deleted.append(id)
+        else:
+            skipped.append({"session_id": bounded(id, MAX_SHOWN_ID), "error": shown_error(error)})
+    return {"deleted": deleted, "skipped": skipped}
 
 
 _OF_FILES: dict[str, Callable[[StoredSessions, Fields], Fields]] = {

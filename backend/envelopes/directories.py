@@ -149,7 +149,7 @@ class Directory:
             raise io_error("remove", f"{self.path}/{name}", error) from error
 
     def locked(self, id: str) -> SessionFile:
-        """A session's lock, held while it is open, or ``conflict``; the file stays, for ``remove_lock``."""
+        """A session's lock, held while its file is open, or ``conflict``; the file stays, for ``remove_lock``."""
         path = f"{self.path}/{_lock_name(id)}"
         with io_errors("open lock", path):
             descriptor = os.open(_lock_name(id), _OPEN_LOCK, 0o600, dir_fd=self.descriptor)
@@ -161,11 +161,20 @@ class Directory:
             raise
         return lock
 
+    def lock_with(self, lock: SessionFile, id: str) -> bool:
+        """Whether a lock that is held is now that of another session too, which had none."""
+        try:
+            held = f"/proc/self/fd/{lock.descriptor}"
+            os.link(held, _lock_name(id), dst_dir_fd=self.descriptor, follow_symlinks=True)
+        except OSError:  # it has one, or files here have one name only
+            return False
+        return True
+
     def remove_lock(self, id: str) -> None:
-        """Removes a session's lock file, by whoever holds it."""
+        """Removes a session's lock file, by whoever holds it; one that cannot be removed is reused."""
         try:
             os.unlink(_lock_name(id), dir_fd=self.descriptor)
-        except FileNotFoundError:
+        except OSError:
             return
 
     def replace(self, id: str, raw: bytes) -> None:
@@ -244,6 +253,43 @@ class Directory:
 
     def _no_file(self, id: str, kind: str) -> EnvelopeError:
         return EnvelopeError("corrupt", id=id, detail=f"{self._what} session entry is {kind}")
+
+
+class MovingLock:
+    """The lock of one session after another that is to be removed: one file, which gets the name of each in turn.
+
+    A file for each would be made and removed at once, and to find a place for it ext4 without a journal passes over
+    all that were removed in the last minutes. Nobody else takes the lock while any of its names is left; the last one
+    goes before the lock does, as whoever opened it by then must find out.
+    """
+
+    def __init__(self) -> None:
+        self._held: tuple[Directory, SessionFile, str] | None = None
+
+    def __enter__(self) -> MovingLock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def take(self, directory: Directory, id: str) -> None:
+        """Holds a session's lock until the next one is taken; ``conflict`` where it is held already."""
+        if self._held is not None:
+            _, lock, last = self._held
+            if directory.lock_with(lock, id):
+                directory.remove_lock(last)
+                self._held = (directory, lock, id)
+                return
+        self.release()
+        self._held = (directory, directory.locked(id), id)
+
+    def release(self) -> None:
+        """Holds none any more."""
+        if self._held is not None:
+            directory, lock, id = self._held
+            self._held = None
+            with lock:
+                directory.remove_lock(id)
 
 
 def opened(path: str, what: str) -> Directory | None:

@@ -1,22 +1,19 @@
 """The stored sessions of one workspace as files that nobody looks into: which there are, and removing them (spec 5).
 
-Creates nothing but locks. A store belongs to one thread, descriptors are held until ``close``; ``clear_each`` alone
-lends its directories to threads of its own, which open, lock and remove files relative to them.
+Creates nothing but locks. A store belongs to one thread, descriptors are held until ``close``.
 """
 
 from __future__ import annotations
 
 from backend.envelopes import directories, places
-from backend.envelopes.directories import Directory, checked_id
+from backend.envelopes.closing import Closer
+from backend.envelopes.directories import Directory, MovingLock, checked_id
 from backend.envelopes.errors import EnvelopeError
-from backend.envelopes.together import together
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Container, Iterable
     from typing import Self
-
-_AT_ONCE = 4  # removals: most of the time of each is spent waiting for the file system
 
 
 class StoredSessions:
@@ -52,39 +49,41 @@ class StoredSessions:
 
     def clear(self, id: str, protected: Container[str]) -> None:
         """Removes a session: its legacy copy first, so that it is never seen again by accident."""
-        self._clear(id, protected, self._directory())
+        (error,) = self.clear_each([id], protected)
+        if error is not None:
+            raise error
 
-    def clear_each(self, ids: Sequence[str], protected: Container[str]) -> list[EnvelopeError | None]:
-        """Removes sessions, several at a time; what was wrong with each, in order.
-
-        An id that comes again is asked for again when all others are done.
-        """
+    def clear_each(self, ids: Iterable[str], protected: Container[str]) -> list[EnvelopeError | None]:
+        """As ``clear`` for many, one after another; why each was not removed."""
         directory = self._directory()
+        outcomes: list[EnvelopeError | None] = []
+        with Closer() as closer, MovingLock() as lock:
+            for id in ids:
+                try:
+                    self._clear(id, protected, directory, lock, closer)
+                except EnvelopeError as error:
+                    outcomes.append(error)
+                else:
+                    outcomes.append(None)
+        return outcomes
 
-        def cleared(id: str) -> EnvelopeError | None:
-            try:
-                self._clear(id, protected, directory)
-            except EnvelopeError as error:
-                return error
-            return None
-
-        different = list(dict.fromkeys(ids))
-        found = dict(zip(different, together(cleared, different, _AT_ONCE), strict=True))
-        return [found.pop(id) if id in found else cleared(id) for id in ids]
-
-    def _clear(self, id: str, protected: Container[str], directory: Directory | None) -> None:
+    def _clear(
+        self, id: str, protected: Container[str], directory: Directory | None, lock: MovingLock, closer: Closer
+    ) -> None:
         if checked_id(id) in protected:
             raise EnvelopeError("active_session", id=id)
-        scoped = exists(directory, id)
-        if not scoped and not exists(self._legacy, id):
-            raise EnvelopeError("not_found", id=id)
-        if directory is None or not scoped:
+        file = directory.open(id) if directory else None
+        if directory is None or file is None:
+            if not exists(self._legacy, id):
+                raise EnvelopeError("not_found", id=id)
             self._remove_legacy(id)
             return
-        with directory.locked(id):
+        try:
+            lock.take(directory, id)
             self._remove_legacy(id)
             directory.remove(id)
-            directory.remove_lock(id)
+        finally:
+            closer.close(file.descriptor)
 
     def _open_legacy(self) -> Directory | None:
         path = self.places.legacy

@@ -7,10 +7,9 @@ import signal
 import stat
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -68,19 +67,61 @@ def test_clear_removes_each_id_and_says_why_not(store: CoshStore) -> None:
     assert os.listdir(store.workspace / "sessions") == []
 
 
-def test_sessions_are_removed_side_by_side(store: CoshStore, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("links", [True, False])
+def test_each_session_is_locked_while_it_is_removed(
+    store: CoshStore, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    ids = [session_id(number) for number in range(5)]
+    for number in range(5):
+        store.put(number)
+    (store.scope / f".{session_id(2)}.lock").touch()  # which somebody left
+    real, removed = directories.Directory.remove, list[str]()
+
+    def removing(self: directories.Directory, id: str) -> None:
+        with (store.scope / f".{id}.lock").open("rb") as lock, pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        removed.append(id)
+        real(self, id)
+
+    def no_links(*_: object, **__: object) -> NoReturn:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(directories.Directory, "remove", removing)
+    if not links:
+        monkeypatch.setattr(os, "link", no_links)
+    assert asked(store, "clear", session_ids=ids, protected_session_ids=[])["deleted"] == removed == ids
+    assert os.listdir(store.scope) == []
+
+
+def test_a_lock_that_another_holds_stays_its_own_among_those_that_are_removed(store: CoshStore) -> None:
     ids = [session_id(number) for number in range(4)]
     for number in range(4):
         store.put(number)
-    real, barrier = directories.Directory.remove, threading.Barrier(2)
+    with (store.scope / f".{ids[1]}.lock").open("ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        found = asked(store, "clear", session_ids=ids, protected_session_ids=[])
+        assert found["deleted"] == [ids[0], ids[2], ids[3]]
+        assert sorted(os.listdir(store.scope)) == [f".{ids[1]}.lock", f"{ids[1]}.json"]
+        assert os.fstat(held.fileno()).st_nlink == 1
 
-    def waiting(self: directories.Directory, id: str) -> None:
-        barrier.wait(60)  # as for a disk: passed only by two of them
+
+def test_who_opened_a_lock_before_its_session_was_removed_finds_out(
+    store: CoshStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [session_id(number) for number in range(4)]
+    for number in range(4):
+        store.put(number)
+    real, opened = directories.Directory.remove, list[Any]()
+
+    def removing(self: directories.Directory, id: str) -> None:
+        opened.append((store.scope / f".{id}.lock").open("rb"))
         real(self, id)
 
-    monkeypatch.setattr(directories.Directory, "remove", waiting)
+    monkeypatch.setattr(directories.Directory, "remove", removing)
     assert asked(store, "clear", session_ids=ids, protected_session_ids=[])["deleted"] == ids
-    assert os.listdir(store.scope) == []
+    assert [os.fstat(lock.fileno()).st_nlink for lock in opened] == [0, 0, 0, 0]
+    for lock in opened:
+        lock.close()
 
 
 def test_a_missing_protection_deletes_nothing(store: CoshStore) -> None:

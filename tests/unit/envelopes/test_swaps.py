@@ -19,7 +19,7 @@ from backend.envelopes.errors import EnvelopeError
 from backend.envelopes.store import SessionStore
 from tests.cosh_store import CoshStore, message, session_id
 
-ID = session_id(1)
+FIRST, ID = session_id(0), session_id(1)
 
 
 class Interrupted:
@@ -45,7 +45,7 @@ class Interrupted:
 
 
 def asked(store: CoshStore, action: str) -> str:
-    fields: dict[str, Any] = {"session_id": ID, "session_ids": [ID], "protected_session_ids": []}
+    fields: dict[str, Any] = {"session_id": ID, "session_ids": [FIRST, ID], "protected_session_ids": []}
     if action == "all workspaces":
         action, fields = "list", {"all_workspaces": True}
     request = {"action": action, "workspace_scope": str(store.workspace), **fields}
@@ -108,7 +108,8 @@ def test_a_link_put_in_the_place_of_anything_at_any_moment_leads_nowhere(
         for top in (store.home, store.workspace):
             shutil.rmtree(top)
             top.mkdir()
-        store.put(1, messages=[message("mine")])
+        for number in range(2):
+            store.put(number, messages=[message("mine")])
         store.put_legacy(1, "mine too")
         interrupted = Interrupted(step, swap)
         with monkeypatch.context() as patched:
@@ -128,7 +129,8 @@ def test_an_operation_that_is_killed_anywhere_is_done_or_can_be_done_again(
 ) -> None:
     for step in range(1, 1000):
         shutil.rmtree(store.root, ignore_errors=True)
-        store.put(1, messages=[message("mine")])
+        for number in range(2):
+            store.put(number, messages=[message("mine")])
         if has_legacy:
             store.put_legacy(1, "mine too")
         status = _killed_at(step, lambda: OPERATIONS[operation](store, operation))
