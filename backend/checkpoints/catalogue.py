@@ -19,13 +19,16 @@ MAX_ID_BYTES = 255
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot; ``metadata`` is any JSON value, ``missing``: it is not on disk."""
+    """A snapshot; ``metadata`` is any JSON value, ``missing``: it is not on disk (``ValueError``: no point in time)."""
 
     message: str | None = None
     metadata: Any = None
     pinned: bool = False
     created_at: Timestamp
     missing: bool = False
+
+    def __post_init__(self) -> None:
+        parse_timestamp(self.created_at)
 
 
 class Catalogue(msgspec.Struct, kw_only=True):

@@ -10,7 +10,7 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
@@ -148,9 +148,10 @@ class Service:
             async with self._reading(request.workspace, uid) as workspace:
                 return wire.ListOk(tuple(await _in_thread(workspace.entries)))
         found: list[wire.SnapshotEntry] = []
-        for workspace in await _in_thread(self._workspaces.mine, uid):
-            async with self._locks[workspace.ws_id].reading():
-                found += await _in_thread(workspace.entries)
+        for known in await _in_thread(self._workspaces.mine, uid):
+            with suppress(WorkspaceNotFound):
+                async with self._reading(known.ws_id, uid) as workspace:
+                    found += await _in_thread(workspace.entries)
         return wire.ListOk(tuple(sorted(found, key=lambda entry: parse_timestamp(entry.meta.created_at))))
 
     async def _diff(self, request: wire.Diff, uid: int) -> wire.Response:
@@ -220,17 +221,19 @@ class Service:
 
     async def clean_up(self, victims: Callable[[Workspace], list[str]]) -> None:
         """Deletes what ``victims`` names in every workspace, for auto-cleanup."""
-        for workspace in self._workspaces.all():
-            async with self._locks[workspace.ws_id].writing():
-                removed = await _in_thread(workspace.cleanup, victims(workspace))
-            if removed:
-                log.info("%s: cleaned up %d snapshots", workspace.ws_id, len(removed))
+        for known in self._workspaces.all():
+            with suppress(WorkspaceNotFound):
+                async with self._writing(known.ws_id, ROOT) as workspace:
+                    removed = await _in_thread(workspace.cleanup, victims(workspace))
+                if removed:
+                    log.info("%s: cleaned up %d snapshots", workspace.ws_id, len(removed))
 
     async def arm_watches(self) -> None:
         """Watches every workspace, so that its first checkpoint after a start knows who was writing."""
-        for workspace in self._workspaces.all():
-            async with self._locks[workspace.ws_id].reading():
-                await _in_thread(workspace.watch.arm)
+        for known in self._workspaces.all():
+            with suppress(WorkspaceNotFound):
+                async with self._reading(known.ws_id, ROOT) as workspace:
+                    await _in_thread(workspace.watch.arm)
 
     async def _work(self, uid: int, call: Callable[..., T], *arguments: Any) -> T:
         """What may take long, as one of the few operations of a user that go on at once."""

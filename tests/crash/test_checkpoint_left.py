@@ -21,7 +21,7 @@ from backend.checkpoints.identity import Identity
 from backend.checkpoints.snapshots.btrfs import BtrfsSnapshots
 from backend.checkpoints.snapshots.walking import TreeChanged
 from backend.checkpoints.state import StateDirectory
-from backend.checkpoints.workspace import Workspace
+from backend.checkpoints.workspace import RECOVERED, Workspace
 from tests.checkpointing import Kind
 from tests.crash.checkpoint_scenes import (
     Place,
@@ -145,6 +145,20 @@ def test_a_workspace_that_cannot_be_loaded_hinders_no_other_and_is_not_forgotten
         engine.recover(engine.find(str(other.path), 0))
         state.write_text(state.read_text().replace('"Unknown"', '"Copy"'))
         restorable(scene, place.engine(), {"one", "two"})
+
+
+def test_an_index_with_a_time_that_is_none_is_one_that_cannot_be_read(place: Place) -> None:
+    """Nothing could be sorted by it, and no cleanup come to an end; its snapshots are adopted."""
+    scene = prepared(place, act_rollback, "times")
+    workspace = place.engine().find(str(scene.path), 0)
+    index = place.state / "indexes" / workspace.ws_id / "index.json"
+    time = workspace.catalogue.snapshots["one"].created_at
+    index.write_text(index.read_text().replace(time, "yesterday"))
+    engine = place.engine()
+    entries = engine.find(str(scene.path), 0).entries()
+    assert {(entry.id, entry.meta.message) for entry in entries} == {("one", RECOVERED), ("two", RECOVERED)}
+    restorable(scene, engine, {"one", "two"})
+    scene.remove()
 
 
 def test_a_link_to_a_link_is_no_workspace_and_harms_none() -> None:
