@@ -295,7 +295,8 @@ class Index(Spaces):
             path = held.index_file(f"{CWD_KEYS}/{key}")
             mtime = file_mtime(path, holder.cwd_mtime)
             if read_value(path) != holder.name:
-                mtime = later(mtime, self._shared.clock.tick())
+                # Later than what the file says, and the same whenever the store is opened.
+                mtime = max(mtime, holder.cwd_mtime) + 1
             id = self._mapping_ids.get((held.row.id, CWD_KEYS, key)) or self._cwd_mapping_id(held, key)
             self._take_mapping(held, Mapping(id, held.row.id, CWD_KEYS, key, holder.name, mtime))
 

@@ -50,6 +50,22 @@ def test_reading_leaves_every_byte_mode_and_time_as_it_was(root: Path) -> None:
     assert picture(root) == before
 
 
+def test_by_cwd_is_as_old_as_the_cwd_whenever_the_store_is_opened(root: Path) -> None:
+    write_cortexfs(root)
+    missing, wrong = sorted((root / SESSIONS / "index/by-cwd").iterdir())
+    missing.unlink()
+    wrong.write_text("another\n")
+    seen = []
+    for _ in range(2):
+        store = opened(root)
+        seen.append({row.key: row.mtime for row in store.mappings(coder(store).id, "by-cwd")})
+        cwds = {cwd_key(row.cwd): row.cwd_mtime for row in (session(store, name) for name in ("default", "worktree-1"))}
+        store.close()
+    assert seen[0] == seen[1]
+    assert seen[0][missing.name] >= cwds[missing.name]
+    assert seen[0][wrong.name] > wrong.stat().st_mtime_ns
+
+
 def test_the_small_files_say_what_a_foreign_session_is(tree: JsonlStore) -> None:
     row = session(tree)
     assert (row.n, row.state, row.cwd, row.meta) == (
