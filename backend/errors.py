@@ -108,6 +108,13 @@ class StoreReadOnly(OpenError):
     exit_code = 9
 
 
+class StoreDenied(OpenError):
+    """The store is somebody else's (spec 4: exit code 13)."""
+
+    errno = errno.EACCES
+    exit_code = 13
+
+
 class StoreFormat(OpenError):
     """The store is of another format, or of a version this program does not know."""
 

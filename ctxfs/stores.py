@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Literal, cast, get_args
 
-from backend.errors import OpenError, StoreFormat, StoreLocked, StoreReadOnly
+from backend.errors import OpenError, StoreDenied, StoreFormat, StoreLocked, StoreReadOnly
 from backend.store import DiskStore
 
 Format = Literal["sqlite", "jsonl"]
@@ -38,7 +38,7 @@ def detect(directory: Path) -> Format | None:
     except NotADirectoryError:
         raise StoreFormat(f"{directory} is not a directory") from None
     except OSError as error:
-        raise OpenError(f"cannot read the store {directory}: {error.strerror}") from error
+        raise _refused("read", directory, error) from error
     if _SQLITE_FILE in names:
         return "sqlite"
     if (directory / _JSONL_FILE).is_file() or any((directory / name).is_dir() for name in _FOREIGN_DIRECTORIES):
@@ -46,6 +46,11 @@ def detect(directory: Path) -> Format | None:
     if any(not name.startswith(".") for name in names):
         raise StoreFormat(f"{directory} is not a ctxfs store and not empty: choose another directory")
     return None
+
+
+def _refused(what: str, directory: Path, error: OSError) -> OpenError:
+    kind = StoreDenied if isinstance(error, PermissionError) else OpenError
+    return kind(f"cannot {what} the store {directory}: {error.strerror}")
 
 
 def choose(directory: Path, wanted: Format | None) -> Format:
@@ -94,7 +99,7 @@ def locked(directory: Path) -> Iterator[Format]:
     try:
         descriptor = os.open(directory / LOCKS[form], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise OpenError(f"cannot lock the store {directory}: {error.strerror}") from error
+        raise _refused("lock", directory, error) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield form

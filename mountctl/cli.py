@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 OK, ERROR, USAGE, DENIED, UNAVAILABLE, INTERNAL = 0, 1, 2, 13, 69, 70
 # Of errors of the operating system; ENOTCONN: a mount whose daemon is gone.
 _EXIT_CODES = {errno.EACCES: DENIED, errno.EPERM: DENIED, errno.ENOTCONN: UNAVAILABLE}
+_ADVICE = {errno.ENOTCONN: ": the daemon is gone, `mountctl mount` cleans up and mounts again"}
 INTERRUPTED = 130
 
 
@@ -101,7 +102,8 @@ def _explained(error: Exception) -> tuple[str, int]:
         return str(error), error.exit_code
     if isinstance(error, OSError):
         where = f"{error.filename}: " if isinstance(error.filename, str) else ""
-        return f"{where}{error.strerror or error}", _EXIT_CODES.get(error.errno or 0, ERROR)
+        advice = _ADVICE.get(error.errno or 0, "")
+        return f"{where}{error.strerror or error}{advice}", _EXIT_CODES.get(error.errno or 0, ERROR)
     if os.environ.get("CTX_TRACEBACK"):
         raise error
     return f"internal error: {error!r} (CTX_TRACEBACK=1 shows where)", INTERNAL

@@ -16,8 +16,8 @@ from backend.lines import text_of
 from backend.strict_json import compact
 from ctxfs.agents.requests import MAX_INPUT
 from mountctl import places
-from mountctl.cli import INTERRUPTED, OK, USAGE, Failure
-from mountctl.ctx_socket import CtxSocket, accepted, connection_to
+from mountctl.cli import INTERRUPTED, OK, UNAVAILABLE, USAGE, Failure
+from mountctl.ctx_socket import CtxSocket, accepted, connection_to, knows
 from mountctl.text import escaped, is_terminal, styled
 
 SCOPES = ("private", "shared", "temp")
@@ -53,10 +53,16 @@ def conversation(arguments: argparse.Namespace, scope: str | None = None) -> Con
 
 
 def _session(arguments: argparse.Namespace, scope: str) -> str:
+    if scope == "private" and not _is_own(places.home()):
+        raise Failure("a message goes to the sender's own home, and CTX_HOME names another", UNAVAILABLE)
     if arguments.session is not None:
         return places.session_name(arguments.session)
     # What a temp session is called matters to nobody, and where it is not there is nothing to look up.
     return "default" if scope == "temp" else places.current(arguments.agent, arguments.space)
+
+
+def _is_own(home: str) -> bool:
+    return knows(None) and os.stat(home).st_uid == os.geteuid()
 
 
 def new_id() -> str:

@@ -78,7 +78,7 @@ def text(found: dict[str, Any]) -> str:
 
 def _line(fault: dict[str, Any]) -> str:
     """``PATH:LINE: byte N: reason``, as compilers say it."""
-    where = escaped_name(fault["path"] or "the mount")
+    where = escaped_name(fault["path"] or ("the mount" if fault["check"] == "mount" else "the store"))
     if fault["line"] is not None:
         where += f":{fault['line']}: byte {fault['offset']}"
     elif fault["n"] is not None:

@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from backend.errors import CtxError, InvalidValue, StoreCorrupt, StoreLocked
+from backend.errors import CtxError, InvalidValue, StoreCorrupt, StoreDenied, StoreLocked
 from ctxfs.control import ControlError
 from ctxfs.mountpoint import DeadMountInTheWay
 from mountctl.cli import Command, Failure, Group, run
@@ -30,6 +30,8 @@ def failing(error: BaseException) -> Callable[[object], int]:
         (DeadMountInTheWay("it"), 6, "it"),
         (ControlError("it"), 69, "it"),
         (PermissionError(13, "Permission denied", "/x"), 13, "/x: Permission denied"),
+        (OSError(107, "Transport endpoint is not connected", "/ctx"), 69, "is gone, `mountctl mount` cleans up"),
+        (StoreDenied("it"), 13, "it"),
         (OSError(28, "No space left on device"), 1, "No space left on device"),
         (RuntimeError("a bug"), 70, "internal error"),
         (KeyboardInterrupt(), 130, ""),

@@ -15,10 +15,13 @@ import pytest
 from backend.errors import OpenError
 from backend.rows import Append
 from backend.sqlite import SqliteStore
+from mountctl.cli import run
 from mountctl.doctor import examine
+from mountctl.main import PROGRAM
 from tests.commands.running import Ran, mountctl
 from tests.contract.harness import Harness, cd, event, say
 from tests.mounting import running_mount
+from tests.people import ALICE
 
 
 @pytest.fixture
@@ -237,3 +240,18 @@ def test_a_row_that_cannot_be_read_is_a_fault_of_its_session_alone(store: Path, 
         "home/1000/agent/coder/session/two"
     }
     assert answer["sessions"] == 4
+
+
+def test_what_is_wrong_with_the_store_itself_is_said_of_the_store(store: Path) -> None:
+    (store / "ctxfs.db").write_bytes(b"x" * 8192)
+    ran = mountctl("doctor", "--store", str(store))
+    assert ran.code == 1 and ran.out.startswith("the store: ")
+
+
+def test_the_store_of_somebody_else_is_denied(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/")
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    for directory in (store.parent, *store.parent.parents):
+        if directory.stat().st_uid == 0 and directory.is_relative_to("/tmp/"):
+            directory.chmod(0o755)
+    assert ALICE.does(run, "mountctl", PROGRAM, ["doctor", "--store", str(store)]) == 13

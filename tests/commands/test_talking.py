@@ -102,6 +102,11 @@ FAILURES: dict[str, tuple[list[str], int, str]] = {
     "a model without a provider": (["send", "model:m", "x"], 2, "model:PROVIDER/MODEL"),
     "a cwd that is missing": (["send", "echo", "x", "--cwd", "/nowhere", "-s", "f"], 1, "/nowhere"),
     "a cwd of the host": (["send", "echo", "x", "--cwd", "/etc", "-s", "f"], 13, "/etc"),
+    "a cwd that can be none": (["send", "echo", "x", "--cwd", "a/b"], 2, "a/b"),
+    "an id that can be none": (["send", "echo", "x", "--id", "a b"], 2, "a b"),
+    "no id": (["send", "echo", "x", "--id", ""], 2, "--id"),
+    "shared with nobody": (["send", "echo", "x", "--scope", "shared"], 2, "--space"),
+    "temp in a space": (["send", "echo", "x", "--scope", "temp", "--space", "none"], 2, "--space"),
     "no space": (["send", "echo", "x", "--space", "none"], 1, "none"),
     "another scope": (["send", "echo", "x", "--scope", "mine"], 2, "--scope"),
     "nothing to cancel": (["cancel", "echo", "c9"], 1, "nothing active"),
@@ -289,6 +294,14 @@ def test_the_wrapper_of_the_docs_makes_an_agent_of_a_program_that(workshop: Work
     bot.define(root="/", exec=json.dumps([wrapper, *argv]))
     assert run(workshop.mount, "send", bot.name, stdin=message) == (0, reply, "")
     assert bot.send(message, person=ROOT)[-1]["status"] == "ok"
+
+
+@pytest.mark.parametrize("words", [["send", "echo", "x"], ["resume", "echo", "-s", "s"], ["cancel", "echo", "c1"]])
+def test_nothing_is_sent_home_in_place_of_another_home(workshop: Workshop, words: list[str]) -> None:
+    environment = {**workshop.mount.environment, "CTX_HOME": f"{workshop.mount.path}/home/1001"}
+    ran = ctx("agent", *words, environment=environment)
+    assert (ran.code, ran.out) == (69, "")
+    assert "CTX_HOME" in ran.err
 
 
 def test_without_a_mount_it_says_so() -> None:
