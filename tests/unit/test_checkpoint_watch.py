@@ -1,5 +1,6 @@
 """Whether somebody writes in a workspace, whatever is moved in it, out of it and into it (spec 6.5; notes 2.6)."""
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -8,10 +9,29 @@ import pytest
 from backend.checkpoints import identity, watch
 from backend.checkpoints.watch import Watch
 
+LONELY = 64_242
+"""A uid of nobody."""
+
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "PAUSE_S", 0.0)
+
+
+@pytest.fixture(autouse=True)
+def _own_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the kernel grants of inotify is a user's, and root's may be all in use beside these tests."""
+    init = watch._libc.inotify_init1
+
+    def as_somebody_else(flags: int) -> int:
+        os.seteuid(LONELY)
+        try:
+            return int(init(flags))
+        finally:
+            os.seteuid(0)
+
+    if os.geteuid() == 0:
+        monkeypatch.setattr(watch._libc, "inotify_init1", as_somebody_else)
 
 
 @pytest.fixture

@@ -286,7 +286,7 @@ def test_nothing_is_forgotten_that_was_busy_while_another_was_registered(
 
 
 def test_no_descriptor_is_kept(daemon: CheckpointDaemon, workspace: Path) -> None:
-    """Of a watch, a lock or a tree, whatever was done or refused."""
+    """Of a watch, a lock or a tree, whatever was done or refused; a workspace has one watch, or none is free."""
     name, before = str(workspace), 0
     for _ in range(3):
         other = daemon.new_workspace()
@@ -302,13 +302,17 @@ def test_no_descriptor_is_kept(daemon: CheckpointDaemon, workspace: Path) -> Non
             wire.Recover(str(other)),
         ):
             daemon.ask(request)
-        found, before = before, descriptors(daemon)
+        opened = descriptors(daemon)
+        watches = opened.count("anon_inode:inotify")
+        assert watches <= len(daemon.expect(wire.StatusOk, wire.Status()).report.workspaces)
+        found, before = before, len(opened) - watches
         assert found in (0, before)
 
 
-def descriptors(daemon: CheckpointDaemon) -> int:
+def descriptors(daemon: CheckpointDaemon) -> list[str]:
+    """What the daemon's descriptors lead to."""
     assert daemon.process is not None
-    return len(os.listdir(f"/proc/{daemon.process.pid}/fd"))
+    return [os.readlink(each) for each in Path(f"/proc/{daemon.process.pid}/fd").iterdir()]
 
 
 def test_a_missing_pinned_snapshot_needs_no_force(daemon: CheckpointDaemon) -> None:
