@@ -2,8 +2,8 @@
 
 ``errors`` and ``texts`` say what reaches a client, ``redaction`` what must not; ``configuration`` and ``places`` find
 the store; ``directories`` is the only module that touches its files. ``stored`` removes files that nobody looks into
-(``closing`` frees them aside), ``documents`` and ``sessions`` read what they hold (``dense`` many messages at once,
-``strict`` JSON as a whole), ``store`` is the store itself, and ``control`` answers one request.
+(``closing`` frees several at once), ``documents`` and ``sessions`` read what they hold (``dense`` many messages at
+once, ``strict`` JSON as a whole), ``store`` is the store itself, and ``control`` answers one request.
 
 An answer must not wait for imports: nothing but the standard library is imported before a session of more than 256 KiB
 is read, and of that neither ``hashlib`` nor ``typing``: hence records that are ``SimpleNamespace``. To plan and to

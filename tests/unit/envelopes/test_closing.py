@@ -1,9 +1,8 @@
-"""Closing removed files aside (spec 5): how many are open, who waits for whom, and that all are closed in the end."""
+"""Closing removed files side by side (spec 5): how many are open, and that all are closed in the end."""
 
 import _thread
 import os
 import threading
-from collections.abc import Iterator
 from typing import NoReturn
 
 import pytest
@@ -12,34 +11,28 @@ from backend.envelopes import closing
 from backend.envelopes.closing import MAX_OPEN, Closer
 
 LIMIT_S = 60
-MANY = 3 * MAX_OPEN
 
 
 class Disk:
-    """Stands for ``os``: nothing is closed before ``ready``, and ``busy`` is released for each that waits."""
+    """Stands for ``os``: a close waits until ``at_once`` do, and each other one fails."""
 
-    def __init__(self) -> None:
-        self.busy = threading.Semaphore(0)
-        self.ready = threading.Event()
+    def __init__(self, at_once: int = 1, may_be_open: int = 1024) -> None:
         self.closed: list[int] = []
+        self._together = threading.Barrier(at_once)
+        self._may_be_open = may_be_open
 
     def close(self, descriptor: int) -> None:
-        self.busy.release()
-        assert self.ready.wait(LIMIT_S)
+        self._together.wait(LIMIT_S)
         self.closed.append(descriptor)
         if descriptor % 2:
             raise OSError(5, "Input/output error")
 
-
-@pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
-    made = Disk()
-    monkeypatch.setattr(closing, "os", made)
-    yield made
-    made.ready.set()
+    def sysconf(self, name: str) -> int:
+        assert name == "SC_OPEN_MAX"
+        return self._may_be_open
 
 
-@pytest.mark.parametrize("count", [0, 1, MAX_OPEN, MANY])
+@pytest.mark.parametrize("count", [0, 1, MAX_OPEN, 3 * MAX_OPEN])
 def test_all_are_closed_in_the_end(count: int) -> None:
     pipe = os.pipe()
     before = len(os.listdir("/proc/self/fd"))
@@ -51,43 +44,43 @@ def test_all_are_closed_in_the_end(count: int) -> None:
         os.close(end)
 
 
-def test_a_few_are_closed_at_once_and_the_rest_waits_for_them(disk: Disk) -> None:
-    most_open = list[int]()
-
-    def work() -> None:
-        with Closer() as closer:
-            for number in range(MANY):
-                closer.close(number)
-                most_open.append(number + 1 - len(disk.closed))
-
-    worker = threading.Thread(target=work)
-    worker.start()
-    for _ in range(4):
-        assert disk.busy.acquire(timeout=LIMIT_S)
-    disk.ready.set()
-    worker.join(LIMIT_S)
-    assert sorted(disk.closed) == list(range(MANY))  # also where closing failed
-    assert max(most_open) <= MAX_OPEN
-
-
-def test_who_closes_few_does_not_wait_before_the_end(disk: Disk) -> None:
+def test_eight_are_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(at_once=8)
+    monkeypatch.setattr(closing, "os", disk)
     with Closer() as closer:
-        for number in range(MAX_OPEN - 1):
+        for number in range(32):
             closer.close(number)
         assert disk.closed == []
-        disk.ready.set()
-    assert sorted(disk.closed) == list(range(MAX_OPEN - 1))
+    assert sorted(disk.closed) == list(range(32))  # also where closing fails
 
 
-def test_where_there_can_be_no_more_threads_they_are_closed_at_once(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch
+def test_a_lone_one_is_closed_in_this_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(closing, "os", disk := Disk())
+    monkeypatch.setattr(_thread, "start_new_thread", None)
+    with Closer() as closer:
+        closer.close(1)
+    assert disk.closed == [1]
+
+
+@pytest.mark.parametrize(("may_be_open", "most"), [(1024, MAX_OPEN), (48, 12), (3, 1)])
+def test_no_more_are_open_than_a_part_of_what_may_be(
+    monkeypatch: pytest.MonkeyPatch, may_be_open: int, most: int
 ) -> None:
+    disk = Disk(may_be_open=may_be_open)
+    monkeypatch.setattr(closing, "os", disk)
+    with Closer() as closer:
+        for number in range(1, 2 * MAX_OPEN):
+            closer.close(number)
+            assert number - len(disk.closed) == number % most
+
+
+def test_where_there_can_be_no_more_threads_all_are_closed_in_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> NoReturn:
         raise RuntimeError("can't start new thread")
 
+    monkeypatch.setattr(closing, "os", disk := Disk())
     monkeypatch.setattr(_thread, "start_new_thread", refused)
-    disk.ready.set()
     with Closer() as closer:
-        for number in range(MANY):
+        for number in range(100):
             closer.close(number)
-    assert disk.closed == list(range(MANY))
+    assert sorted(disk.closed) == list(range(100))
