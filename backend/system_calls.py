@@ -74,6 +74,11 @@ def open_tree(path: str | bytes, flags: int, directory: int = AT_FDCWD) -> int:
     return checked(fd, os.fsdecode(path))
 
 
+def change_owner(fd: int, uid: int, gid: int) -> None:
+    """fchownat(2) of what is open, a symlink too."""
+    checked(_libc.fchownat(fd, b"", uid, gid, _AT_EMPTY_PATH))
+
+
 def rename(directory: int, name: bytes, new_directory: int, new_name: bytes, flags: int) -> None:
     """renameat2(2)."""
     checked(_libc.renameat2(directory, name, new_directory, new_name, flags), os.fsdecode(new_name))

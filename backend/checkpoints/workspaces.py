@@ -237,10 +237,15 @@ class Workspaces:
         except StoreCorrupt as error:
             log.warning("the state file is no use, its workspaces are found by their indexes: %s", error)
             self._register_indexed()
-        self._finish_registrations()
+        for ws_id in self._unregistered():
+            with _hindering_no_other(ws_id):
+                self._finish_registration(ws_id)
         for known in self._registry.all():
-            self._load(known.ws_id, known.workspace_path, Choice.stored(known.origin_backend, known.data_root))
-        self._sweep()
+            with _hindering_no_other(known.ws_id):
+                self._load(known.ws_id, known.workspace_path, Choice.stored(known.origin_backend, known.data_root))
+        for ws_id in self._unregistered():
+            with _hindering_no_other(ws_id):
+                self._sweep(ws_id)
 
     def _register_indexed(self) -> None:
         for ws_id in sorted(os.listdir(self._directory.indexes)):
@@ -248,49 +253,41 @@ class Workspaces:
             if known.backend is not None:
                 self._registry.add(ws_id, known.workspace_path, known.backend, known.data_root)
 
-    def _finish_registrations(self) -> None:
-        """Registers the workspaces whose directories moved just before a daemon died, and takes the others back."""
-        for ws_id in sorted(os.listdir(self._directory.indexes)):
-            intent = Journal(self._directory, ws_id).read()
-            if not isinstance(intent, Adopting) or self._registry.has(ws_id):
-                continue
-            choice = Choice.stored(intent.backend, intent.data_root)
-            workspace = self._open(ws_id, intent.path, choice, self._catalogue(ws_id, intent.path))
-            if workspace.snapshots.has_moved_in():
-                self._registry.add(ws_id, intent.path, intent.backend, intent.data_root)
-            else:
-                self._take_back(workspace)
+    def _unregistered(self) -> list[str]:
+        return sorted(ws_id for ws_id in os.listdir(self._directory.indexes) if not self._registry.has(ws_id))
 
-    def _sweep(self) -> None:
-        """Removes what registrations left that never were."""
-        for ws_id in os.listdir(self._directory.indexes):
-            if self._registry.has(ws_id):
-                continue
-            intent = Journal(self._directory, ws_id).read()
-            if isinstance(intent, Adopting):
-                continue
-            if isinstance(intent, Releasing) or not self._catalogue(ws_id, "").snapshots:
-                self._remove_index(ws_id)
+    def _finish_registration(self, ws_id: str) -> None:
+        """Registers a workspace whose directory moved just before a daemon died, and takes another back."""
+        intent = Journal(self._directory, ws_id).read()
+        if not isinstance(intent, Adopting):
+            return
+        choice = Choice.stored(intent.backend, intent.data_root)
+        workspace = self._open(ws_id, intent.path, choice, self._catalogue(ws_id, intent.path))
+        if workspace.snapshots.has_moved_in():
+            self._registry.add(ws_id, intent.path, intent.backend, intent.data_root)
+        else:
+            self._take_back(workspace)
+
+    def _sweep(self, ws_id: str) -> None:
+        """Removes what a registration left that never was."""
+        intent = Journal(self._directory, ws_id).read()
+        if isinstance(intent, Adopting):
+            return
+        if isinstance(intent, Releasing) or not self._catalogue(ws_id, "").snapshots:
+            self._remove_index(ws_id)
 
     def _load(self, ws_id: str, path: str, choice: Choice) -> None:
-        try:
-            make_private(self._directory.index(ws_id))
-            workspace = self._open(ws_id, path, choice, self._catalogue(ws_id, path))
-        except (OSError, CheckpointError) as error:
-            log.warning("%s (%s) was not loaded and is left as it is: %s", ws_id, path, error)
-            return
+        make_private(self._directory.index(ws_id))
+        workspace = self._open(ws_id, path, choice, self._catalogue(ws_id, path))
         self._by_id[ws_id] = workspace
-        try:
-            workspace.settle()
-            if isinstance(workspace.journal.read(), Releasing):
-                self.recover(workspace)
-                return
-            workspace.snapshots.link()
-            self._adopt_orphans(workspace)
-            workspace.look_for_snapshots()
-            workspace.save()
-        except (OSError, TreeChanged, CheckpointError) as error:
-            log.warning("%s (%s) was not repaired whole: %s", ws_id, path, error)
+        workspace.settle()
+        if isinstance(workspace.journal.read(), Releasing):
+            self.recover(workspace)
+            return
+        workspace.snapshots.link()
+        self._adopt_orphans(workspace)
+        workspace.look_for_snapshots()
+        workspace.save()
 
     def _open(self, ws_id: str, path: str, choice: Choice, catalogue: Catalogue) -> Workspace:
         snapshots = self._backends.snapshots(ws_id, Path(path), choice)
@@ -315,6 +312,15 @@ class Workspaces:
             log.warning("%s: snapshot %r had no record and has one now", workspace.ws_id, id)
             record = Record(message=RECOVERED, pinned=True, created_at=now_text())
             workspace.catalogue.snapshots[id] = record
+
+
+@contextmanager
+def _hindering_no_other(ws_id: str) -> Iterator[None]:
+    """What is wrong with one workspace at a start is logged; it is as it was found, and the others are served."""
+    try:
+        yield
+    except (OSError, TreeChanged, CheckpointError) as error:
+        log.warning("%s was not repaired whole: %s", ws_id, error)
 
 
 def place_of(name: str) -> str:

@@ -147,6 +147,19 @@ def test_a_workspace_that_cannot_be_loaded_hinders_no_other_and_is_not_forgotten
         restorable(scene, place.engine(), {"one", "two"})
 
 
+@pytest.mark.parametrize("registered", [True, False])
+@pytest.mark.parametrize("name", ["index.json", "intent.json"])
+def test_what_cannot_be_read_of_one_workspace_hinders_no_other(name: str, registered: bool) -> None:
+    with place_on("copy") as place:
+        scene, other = prepared(place, act_rollback, "unreadable"), prepared(place, act_rollback, "other")
+        index = place.state / "indexes" / place.engine().find(str(scene.path), 0).ws_id
+        file = index.rename(index.with_name("ws-000000")) / name if not registered else index / name
+        file.unlink(missing_ok=True)
+        file.mkdir()
+        restorable(other, place.engine(), {"one", "two"})
+        assert file.is_dir()
+
+
 def test_an_index_with_a_time_that_is_none_is_one_that_cannot_be_read(place: Place) -> None:
     """Nothing could be sorted by it, and no cleanup come to an end; its snapshots are adopted."""
     scene = prepared(place, act_rollback, "times")

@@ -5,7 +5,7 @@ Each test does between two calls of the daemon's what another user may do at any
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 from backend.checkpoints.errors import CheckpointError, InvalidPath
 from backend.checkpoints.identity import opened, opened_in
 from tests.checkpointing import scratch
-from tests.crash.checkpoint_scenes import Place
+from tests.crash.checkpoint_scenes import Place, place_on
 from tests.people import ALICE, BOB
 from tests.trees import describe
 
@@ -22,9 +22,8 @@ from tests.trees import describe
 class Yard:
     """Bob's directory, with Alice's ``secrets`` in it and a workspace of Bob's that has a snapshot ``one``."""
 
-    def __init__(self, base: Path) -> None:
-        self.place = Place(base / "state", base / "area", "copy")
-        self.above = self.place.area
+    def __init__(self, base: Path, place: Place) -> None:
+        self.above = base / "yard"
         for path, owner in ((self.above, BOB), (self.above / "secrets", ALICE), (self.above / "work", BOB)):
             path.mkdir()
             if path != self.above:
@@ -33,7 +32,8 @@ class Yard:
             os.chown(path, owner.uid, owner.gid)
         self.secrets, self.work = self.above / "secrets", self.above / "work"
         self.secrets.chmod(0o700)
-        self.workspace = self.place.engine().init(str(self.work), BOB.uid)
+        self.engine = place.engine()
+        self.workspace = self.engine.init(str(self.work), BOB.uid)
         assert self.workspace.checkpoint("one", None, None, False)
         self.staged = self.above / f".{self.workspace.ws_id}.tmp"
 
@@ -48,7 +48,7 @@ class Yard:
 @pytest.fixture
 def yard() -> Iterator[Yard]:
     with scratch() as base:
-        yield Yard(base)
+        yield Yard(base, Place(base / "state", base, "copy"))
 
 
 def a_directory_of_bobs(yard: Yard) -> None:
@@ -131,7 +131,7 @@ def test_a_snapshot_is_taken_of_the_directory_that_was_looked_at(yard: Yard, mon
 
 def test_the_owner_is_that_of_the_directory_that_is_known(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bob's stands at the path of Alice's workspace when it is opened, hers when it is looked at again."""
-    hers = yard.place.engine().init(str(yard.secrets), ALICE.uid)
+    hers = yard.engine.init(str(yard.secrets), ALICE.uid)
     yard.exchange(yard.secrets, yard.work)
 
     @contextmanager
@@ -142,3 +142,25 @@ def test_the_owner_is_that_of_the_directory_that_is_known(yard: Yard, monkeypatc
 
     monkeypatch.setattr("backend.checkpoints.workspace.opened", opened_meanwhile)
     assert hers.owner() == ALICE.uid
+
+
+def test_nothing_is_given_away_that_takes_the_place_of_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The link to the live tree becomes the workspace's owner's; what he puts there instead stays whose it is."""
+    with place_on("btrfs") as place:
+        yard = Yard(place.area, place)
+        new = yard.above / "new"
+        new.mkdir()
+        os.chown(new, BOB.uid, BOB.gid)
+        real = os.fsync
+
+        def fsync(fd: int) -> None:
+            real(fd)
+            if new.is_symlink():
+                monkeypatch.undo()
+                yard.exchange(new, yard.secrets)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        with suppress(CheckpointError):
+            yard.engine.init(str(new), BOB.uid)
+        assert new.stat().st_uid == ALICE.uid
+        assert (new / "file").read_text() == str(ALICE.uid)

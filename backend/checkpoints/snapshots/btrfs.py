@@ -12,6 +12,7 @@ Which subvolume it is says its identity: birth and inode of a subvolume's root a
 import errno
 import logging
 import os
+import stat
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,7 +32,7 @@ from backend.checkpoints.snapshots.transfer import transfer_data
 from backend.checkpoints.snapshots.walking import TreeChanged, walk
 from backend.checkpoints.wire import DiffEntry
 from backend.durable import make_private
-from backend.system_calls import RENAME_EXCHANGE, RENAME_NOREPLACE, rename, sync_file_system
+from backend.system_calls import RENAME_EXCHANGE, RENAME_NOREPLACE, change_owner, rename, sync_file_system
 
 log = logging.getLogger("ctxfs.checkpoints")
 
@@ -177,10 +178,18 @@ class BtrfsSnapshots:
         return _stamps(original) == before
 
     def _give_link(self, parent: int, original: int) -> None:
-        """To whom can let everybody follow it: in a sticky directory only its owner's links are followed."""
+        """To whom can let everybody follow it: in a sticky directory only its owner's links are followed.
+
+        By now its name may mean anything.
+        """
         above, owner = os.fstat(parent), os.fstat(original)
         of = above if above.st_mode & 0o1002 == 0o1002 else owner
-        os.chown(self._path.name, of.st_uid, of.st_gid, dir_fd=parent, follow_symlinks=False)
+        link = os.open(self._path.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+        try:
+            if stat.S_ISLNK(os.fstat(link).st_mode) and os.readlink("", dir_fd=link) == str(self.root):
+                change_owner(link, of.st_uid, of.st_gid)
+        finally:
+            os.close(link)
 
     def move_out(self, live: Identity | None) -> None:
         with suppress(FileNotFoundError), opened(self._data_root) as root:
