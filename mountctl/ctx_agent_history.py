@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import errno
 import os
 from typing import BinaryIO
 
@@ -60,4 +61,6 @@ def _page_file(target: str, path: str) -> contextlib.AbstractContextManager[Bina
         raise Failure(f"{path!r} is a directory: --html takes the name of a file", USAGE)
     if os.path.exists(target) and not os.path.isfile(target):
         return open(target, "wb")
+    if not os.path.isdir(os.path.dirname(target)):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     return private_file(os.path.dirname(target), os.path.basename(target))

@@ -134,11 +134,11 @@ def place(space: str | None) -> dict[str, Any]:
     if space is not None:
         places.space(space)
         return {"space": space}
-    owner = os.path.basename(places.home())
+    owner = os.path.basename(os.path.realpath(places.home()))
     return {"home": int(owner)} if owner.isdecimal() else {}
 
 
 def knows(space: str | None) -> bool:
     """Whether ``place`` is where files are looked for: not with a ``$CTX_HOME`` of some other mount."""
-    parent = os.path.dirname(places.home())
-    return space is not None or os.path.realpath(parent) == os.path.realpath(f"{places.root()}/home")
+    parent = os.path.dirname(os.path.realpath(places.home()))
+    return space is not None or parent == os.path.realpath(f"{places.root()}/home")

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 from typing import Any
 
 from mountctl import ctx_socket, places
@@ -36,8 +35,7 @@ def gather() -> dict[str, Any]:
     except OSError as error:
         raise places.no_mount(error) from error
     home = places.home()
-    is_of_mount = os.path.dirname(home) == f"{root}/home"
-    figures = (_asked() if is_of_mount else None) or _counted()
+    figures = (_asked() if ctx_socket.knows(None) else None) or _counted()
     facts = {"root": root, "mount": {key: value for key, _, value in lines}, "home": home}
     return facts | {key: figures.get(key) for key in ("version", "agents", "sessions", "bytes", "unprovable")}
 

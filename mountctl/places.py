@@ -24,7 +24,7 @@ def home() -> str:
     Usually that is ``home/<euid>``; in a user namespace it is called after the outer uid, and a listing shows it.
     """
     if own := os.environ.get("CTX_HOME"):
-        return _own_home(own)
+        return _own_home(own.rstrip("/") or "/")
     homes, uid = f"{root()}/home", os.geteuid()
     plain = f"{homes}/{uid}"
     try:

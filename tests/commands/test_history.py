@@ -142,6 +142,7 @@ def test_a_page_goes_where_a_link_leads_and_into_a_pipe(agent: Agent, tmp_path: 
         (("--html", "DIRECTORY"), 2),
         (("--html", "DIRECTORY/"), 2),
         (("--html", "/proc/page.html"), 1),
+        (("--html", "DIRECTORY/missing/page.html"), 1),
         (("--html", "DIRECTORY/x", "--pretty"), 2),
         (("--html", "DIRECTORY/x", "-s", "other"), 1),
         (("--pretty", "-s", "other"), 1),

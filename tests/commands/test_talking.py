@@ -304,6 +304,17 @@ def test_nothing_is_sent_home_in_place_of_another_home(workshop: Workshop, words
     assert "CTX_HOME" in ran.err
 
 
+@pytest.mark.parametrize("spelt", ["{home}", "{home}/", "{root}/../ctx/home/0", "{link}", "{link}/"])
+def test_a_home_is_the_senders_however_it_is_spelt(workshop: Workshop, tmp_path: Path, spelt: str) -> None:
+    root, link = workshop.mount.path, tmp_path / "mine"
+    link.symlink_to(root / "home/0")
+    home = spelt.format(home=f"{root}/home/0", root=root, link=link)
+    environment = {**workshop.mount.environment, "CTX_HOME": home}
+    assert ctx("agent", "send", "echo", "x", "-s", "spelt", environment=environment) == (0, "x\n", "")
+    assert ctx("agent", "output", "echo", "-s", "spelt", environment=environment) == (0, "x\n", "")
+    assert json.loads(ctx("status", "--json", environment=environment).out)["version"] is not None
+
+
 def test_without_a_mount_it_says_so() -> None:
     ran = ctx("agent", "send", "echo", "x", environment={"CTX_ROOT": "/nowhere", "PATH": "/usr/bin:/bin"})
     assert ran.code == 69
