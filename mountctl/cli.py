@@ -90,8 +90,7 @@ def complain(program: str, message: str, exit_code: int) -> int:
     from mountctl.text import escaped
 
     sys.stdout.flush()
-    if sys.stderr:  # without one, print would write to stdout
-        print(f"{program}: {escaped(message)}", file=sys.stderr)
+    print(f"{program}: {escaped(message)}", file=sys.stderr)
     return exit_code
 
 

@@ -85,14 +85,27 @@ def test_a_reader_that_is_gone_is_an_error(store: CoshStore) -> None:
     assert done.returncode == 1
 
 
-def test_a_request_that_cannot_be_read_is_an_io_error(store: CoshStore) -> None:
-    command = ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "mountctl.ctx", "session-control"]
+@pytest.mark.parametrize(
+    ("stdin", "code", "message"),
+    [
+        (
+            "0>/dev/null",
+            "io",
+            "session read session-control request failed for <stdin>: Bad file descriptor (os error 9)",
+        ),
+        (
+            "<&-",  # which is as empty as /dev/null
+            "invalid_request",
+            "invalid session management request: invalid session-control request: "
+            "Expecting value: line 1 column 1 (char 0)",
+        ),
+    ],
+)
+def test_a_request_that_cannot_be_read_is_refused(store: CoshStore, stdin: str, code: str, message: str) -> None:
+    command = ["sh", "-c", f'exec "$@" {stdin}', "sh", sys.executable, "-m", "mountctl.ctx", "session-control"]
     done = subprocess.run(command, capture_output=True, env=environment(store), timeout=60, check=False)
     error = json.loads(done.stdout)["error"]
-    assert (done.returncode, error["code"], done.stderr) == (1, "io", b"")
-    assert (
-        error["message"] == "session read session-control request failed for <stdin>: Bad file descriptor (os error 9)"
-    )
+    assert (done.returncode, error["code"], error["message"], done.stderr) == (1, code, message, b"")
 
 
 def test_a_request_that_never_ends_is_refused_early(store: CoshStore) -> None:
