@@ -53,10 +53,11 @@ def conversation(arguments: argparse.Namespace, scope: str | None = None) -> Con
 
 
 def _session(arguments: argparse.Namespace, scope: str) -> str:
+    named = None if arguments.session is None else places.session_name(arguments.session)
     if scope == "private" and not _is_own(places.home()):
         raise Failure("a message goes to the sender's own home, and CTX_HOME names another", UNAVAILABLE)
-    if arguments.session is not None:
-        return places.session_name(arguments.session)
+    if named is not None:
+        return named
     # What a temp session is called matters to nobody, and where it is not there is nothing to look up.
     return "default" if scope == "temp" else places.current(arguments.agent, arguments.space)
 

@@ -20,7 +20,8 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _own_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the kernel grants of inotify is a user's, and root's may be all in use beside these tests."""
+    """What the kernel grants of inotify is a user's, and this process's other tests or root's may have all of it."""
+    monkeypatch.setattr(watch, "_armed", set())
     init = watch._libc.inotify_init1
 
     def as_somebody_else(flags: int) -> int:
