@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from backend.errors import CtxError
+from backend.mountinfo import mounts
 
 Process = Literal["running", "stopped", "gone"]
 
@@ -83,12 +84,11 @@ class RuntimeFiles:
     def holder(self) -> Server | None:
         """The process that holds the lock, as the kernel's table has it: to ask for the lock could refuse a daemon."""
         try:
-            found = self.lock.stat()
-            key = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+            file = _name_in_locks(self.lock)
             held = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii").splitlines()]
-            [pid] = {int(words[4]) for words in held if words[1] == "FLOCK" and words[5] == key}
+            [pid] = {int(words[4]) for words in held if words[1] == "FLOCK" and words[5] == file}
             return Server(pid, start_time(pid))
-        except (OSError, ValueError):
+        except (OSError, ValueError, StopIteration):
             return None
 
     def write_state(self, state: DaemonState) -> None:
@@ -118,6 +118,18 @@ def _content(path: Path) -> bytes:
         return os.read(descriptor, MAX_STATE_BYTES)
     finally:
         os.close(descriptor)
+
+
+def _name_in_locks(path: Path) -> str:
+    """A file as ``/proc/locks`` has it; stat(2) gives an overlay's files other devices and inodes (``OSError``)."""
+    descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        text = Path(f"/proc/self/fdinfo/{descriptor}").read_text(encoding="ascii")
+    finally:
+        os.close(descriptor)
+    info = dict(line.split(":\t", 1) for line in text.splitlines())
+    major, minor = next(mount.device for mount in mounts() if mount.mount_id == int(info["mnt_id"]))
+    return f"{major:02x}:{minor:02x}:{info['ino']}"
 
 
 def start_time(pid: int) -> int:

@@ -59,21 +59,31 @@ def run(program: str, root: Group, arguments: Sequence[str]) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character gets its escape
     try:
-        code = _dispatch(program, root, list(arguments))
-        sys.stdout.flush()
+        return _printed(program, root, list(arguments))
     except Failure as failure:
         return complain(program, str(failure), failure.exit_code)
-    except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else ERROR
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _drop_output()
         return ERROR
     except Exception as error:
         return complain(program, *_explained(error))
-    else:
-        return code
+
+
+def _printed(program: str, root: Group, arguments: list[str]) -> int:
+    """The exit code of a command line whose output is all written."""
+    try:
+        code = _dispatch(program, root, arguments)
+    except SystemExit as stop:  # argparse's help
+        code = stop.code if isinstance(stop.code, int) else ERROR
+    sys.stdout.flush()
+    return code
+
+
+def _drop_output() -> None:
+    """What cannot be written would be tried again when the interpreter ends, which would change the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def open_standard_streams() -> None:
@@ -89,7 +99,10 @@ def complain(program: str, message: str, exit_code: int) -> int:
     """Prints an error the way both programs do; what it quotes cannot steer the terminal."""
     from mountctl.text import escaped
 
-    sys.stdout.flush()
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _drop_output()
     print(f"{program}: {escaped(message)}", file=sys.stderr)
     return exit_code
 

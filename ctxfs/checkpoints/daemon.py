@@ -1,12 +1,14 @@
 """The checkpoint daemon, in the foreground (spec 6.3): state directory, socket, signals, upkeep.
 
 The main thread runs trio; disks are touched in its worker threads. SIGTERM and SIGINT stop it: it accepts no more,
-gives running requests ten seconds, and leaves the rest to the repair at its next start. SIGUSR1 logs all stacks.
+gives running requests ten seconds, and leaves the rest to the repair at its next start. SIGUSR1 logs all stacks, SIGHUP
+does nothing from its start on.
 """
 
 import logging
 import resource
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,6 +49,7 @@ class Options(NamedTuple):
 
 def serve(options: Options) -> None:
     """Serves until a signal stops it (``CtxError``, ``OSError``: it could not start)."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     _raise_descriptor_limit()
     directory = StateDirectory(options.state)
     directory.prepare()
@@ -62,34 +65,34 @@ async def _run(options: Options, directory: StateDirectory) -> None:
     places = Places(str(options.socket), backends.mount_path, options.configuration, options.log_level)
     service = Service(workspaces, places, configuration)
     await trio.to_thread.run_sync(workspaces.load)
-    listener = listen(options.socket)
-    log.info("listening on %s, %d workspaces", options.socket, len(workspaces.all()))
-    try:
-        await _serve_until_stopped(service, listener)
-    finally:
-        options.socket.unlink(missing_ok=True)
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGUSR1) as signals:
+        listener = listen(options.socket)
+        log.info("listening on %s, %d workspaces", options.socket, len(workspaces.all()))
+        try:
+            await _serve_until_stopped(service, listener, signals)
+        finally:
+            options.socket.unlink(missing_ok=True)
 
 
-async def _serve_until_stopped(service: Service, listener: trio.SocketListener) -> None:
+async def _serve_until_stopped(service: Service, listener: trio.SocketListener, signals: AsyncIterator[int]) -> None:
     async with trio.open_nursery() as running:
         async with trio.open_nursery() as accepting:
             accepting.start_soon(Server(service).serve, listener, running)
             accepting.start_soon(clean_up_regularly, service)
             accepting.start_soon(watch_disk, service)
             accepting.start_soon(service.arm_watches)
-            await _wait_for_stop()
+            await _stop(signals)
             accepting.cancel_scope.cancel()
         running.cancel_scope.deadline = trio.current_time() + GRACE_S
 
 
-async def _wait_for_stop() -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1) as signals:
-        async for number in signals:
-            if number == signal.SIGUSR1:
-                logs.log_stacks()
-            elif number != signal.SIGHUP:
-                log.info("stopping on %s", signal.Signals(number).name)
-                return
+async def _stop(signals: AsyncIterator[int]) -> None:
+    """Returns when one comes that stops the daemon."""
+    async for number in signals:
+        if number != signal.SIGUSR1:
+            log.info("stopping on %s", signal.Signals(number).name)
+            return
+        logs.log_stacks()
 
 
 def _configuration(file: Path) -> Configuration:

@@ -52,6 +52,8 @@ def give_itself_ids():
 
 def into_a_copy():
     tree = libc.syscall(OPEN_TREE, -100, b"/", 1 | 0x8000)
+    if tree < 0:
+        raise OSError(ctypes.get_errno(), "open_tree")
     os.fchdir(tree)
 
 

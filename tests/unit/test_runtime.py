@@ -2,6 +2,7 @@
 
 import os
 import socket
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ctxfs import control
-from ctxfs.runtime import DaemonState, RuntimeFiles
+from ctxfs.runtime import DaemonState, RuntimeFiles, start_time
 
 STATE = DaemonState(1, 2, "/ctx", "/store", "sqlite", "0.1", (0, 50), 3, None)
 
@@ -100,3 +101,26 @@ def an_end(client: socket.socket, over: threading.Event) -> None:
 def test_no_server_can_keep_who_asks_it(tmp_path: Path, say: Callable[[socket.socket, threading.Event], None]) -> None:
     with talking(tmp_path / "socket", say), pytest.raises(control.ControlError, match="no answer from the daemon"):
         control.ask(tmp_path / "socket", "status", 0.2)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts an overlay")
+def test_who_holds_the_lock_is_found_on_an_overlay_too(tmp_path: Path) -> None:
+    """As in a container, whose root is one: there a file has another inode for stat(2) than for the kernel's table."""
+    layers = [tmp_path / name for name in ("lower", "upper", "work", "merged")]
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", tmp_path], check=True)
+    try:
+        for layer in layers:
+            layer.mkdir()
+        options = "lowerdir={},upperdir={},workdir={}".format(*layers)
+        subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, layers[-1]], check=True)
+        try:
+            files = RuntimeFiles(layers[-1], "/ctx")
+            assert files.holder() is None
+            lock = files.take_lock()
+            assert files.holder() == (os.getpid(), start_time(os.getpid()))
+            os.close(lock)
+            assert files.holder() is None
+        finally:
+            subprocess.run(["umount", layers[-1]], check=True)
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)

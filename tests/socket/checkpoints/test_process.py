@@ -80,6 +80,10 @@ def test_the_socket_of_a_daemon_that_has_its_hands_full_is_left(tmp_path: Path) 
 
 def test_a_hangup_does_nothing(daemon: CheckpointDaemon) -> None:
     assert daemon.process is not None
+    ignored = next(
+        line for line in Path(f"/proc/{daemon.process.pid}/status").read_text().splitlines() if "SigIgn" in line
+    )
+    assert int(ignored.split()[1], 16) & 1 << (signal.SIGHUP - 1), "from its start on"
     daemon.process.send_signal(signal.SIGHUP)
     daemon.expect(wire.ConfigOk, wire.Config())
     assert daemon.process.poll() is None
