@@ -220,12 +220,16 @@ def test_a_reader_that_goes_away_is_no_error_message(agent: Agent) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    ["output AGENT", "history AGENT", "history AGENT --pretty", "trajectory AGENT", "session list AGENT", "list"],
+    [
+        *("output AGENT", "history AGENT", "history AGENT --pretty", "trajectory AGENT", "session list AGENT"),
+        *("list", "list --help", "--help"),
+    ],
 )
 def test_output_that_cannot_be_written_is_an_error(agent: Agent, words: str) -> None:
     agent.new("s")
     agent.say("s", "assistant", "x")
-    command = f"{sys.executable} -m mountctl.ctx agent {words.replace('AGENT', agent.name)} >/dev/full"
+    program = f"env -u PYTHONUNBUFFERED {sys.executable} -m mountctl.ctx agent"
+    command = f"{program} {words.replace('AGENT', agent.name)} >/dev/full"
     ran = subprocess.run(
         command, shell=True, env=agent.mount.environment, cwd=PROJECT, capture_output=True, text=True, check=False
     )

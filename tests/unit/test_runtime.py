@@ -5,7 +5,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -105,22 +105,24 @@ def test_no_server_can_keep_who_asks_it(tmp_path: Path, say: Callable[[socket.so
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts an overlay")
 def test_who_holds_the_lock_is_found_on_an_overlay_too(tmp_path: Path) -> None:
-    """As in a container, whose root is one: there a file has another inode for stat(2) than for the kernel's table."""
-    layers = [tmp_path / name for name in ("lower", "upper", "work", "merged")]
-    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", tmp_path], check=True)
-    try:
-        for layer in layers:
+    """As in a container, whose root is one: there a file has another device for stat(2) than for the kernel's table."""
+    lower, above = tmp_path / "lower", tmp_path / "above"
+    upper, work, merged = (above / name for name in ("upper", "work", "merged"))
+    with ExitStack() as mounted:
+        for layer in (lower, above):
             layer.mkdir()
-        options = "lowerdir={},upperdir={},workdir={}".format(*layers)
-        subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, layers[-1]], check=True)
-        try:
-            files = RuntimeFiles(layers[-1], "/ctx")
-            assert files.holder() is None
-            lock = files.take_lock()
-            assert files.holder() == (os.getpid(), start_time(os.getpid()))
-            os.close(lock)
-            assert files.holder() is None
-        finally:
-            subprocess.run(["umount", layers[-1]], check=True)
-    finally:
-        subprocess.run(["umount", tmp_path], check=True)
+            mount(mounted, "-t", "tmpfs", "tmpfs", layer)
+        for directory in (upper, work, merged):
+            directory.mkdir()
+        mount(mounted, "-t", "overlay", "overlay", "-o", f"lowerdir={lower},upperdir={upper},workdir={work}", merged)
+        files = RuntimeFiles(merged, "/ctx")
+        assert files.holder() is None
+        lock = files.take_lock()
+        assert files.holder() == (os.getpid(), start_time(os.getpid()))
+        os.close(lock)
+        assert files.holder() is None
+
+
+def mount(mounted: ExitStack, *arguments: str | Path) -> None:
+    subprocess.run(["mount", *arguments], check=True)
+    mounted.callback(subprocess.run, ["umount", arguments[-1]], check=True)
