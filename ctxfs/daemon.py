@@ -70,7 +70,7 @@ class Daemon:
         self._owner_uid = None if os.geteuid() == 0 else os.getuid()
         self._manager = ServiceManager(os.environ)
         self._stop = trio.Event()
-        self._told = False
+        self._noted: list[int] = []
 
     def start(self) -> None:
         """Opens and mounts; the mount answers afterwards (``CtxError``; nothing is left behind then)."""
@@ -157,7 +157,7 @@ class Daemon:
         """
         async with trio.open_nursery() as nursery:
             await nursery.start(self._signals)
-            if self._told:
+            if self._stop.is_set():
                 nursery.cancel_scope.cancel()
                 return
             nursery.start_soon(control_server.serve, self.control, self._handlers(nursery))
@@ -201,21 +201,30 @@ class Daemon:
         store = await trio.to_thread.run_sync(self.fuse.store_status().result, STATUS_TIMEOUT_S)
         return _figures(self.fuse.statistics(), store)
 
-    def signalled(self, number: int, _frame: FrameType | None = None) -> None:
-        """What a signal of ``SIGNALS`` does while trio does not run: it is noted, so that no mount is left behind."""
+    def note(self, number: int, _frame: FrameType | None = None) -> None:
+        """What a signal of ``SIGNALS`` does while trio does not run: no mount is left behind.
+
+        It may come in the middle of a line of the log, which takes no other then.
+        """
+        if number == signal.SIGUSR1:
+            logs.log_stacks()
+        else:
+            self._noted.append(number)
+
+    def _signalled(self, number: int) -> None:
         if number == signal.SIGUSR1:
             logs.log_stacks()
         else:
             log.info("stopping on %s", signal.Signals(number).name)
-            self._told = True
+            self._stop.set()
 
     async def _signals(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         with trio.open_signal_receiver(*SIGNALS) as signals:
+            for number in self._noted:
+                self._signalled(number)
             task_status.started()
             async for number in signals:
-                self.signalled(number)
-                if self._told:
-                    self._stop.set()
+                self._signalled(number)
 
     async def _serve_sockets(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Without its sockets a mount is still a mount: why it has none is in the log."""
@@ -290,7 +299,7 @@ def serve(plan: Plan, ready: Callable[[], None]) -> None:
 
 def _serve(daemon: Daemon, ready: Callable[[], None]) -> None:
     for number in SIGNALS:
-        signal.signal(number, daemon.signalled)
+        signal.signal(number, daemon.note)
     daemon.start()
     # Each file that is open in an ordinary directory is one of ours; what was forked before keeps the usual limit.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -239,6 +239,17 @@ def test_a_daemon_that_is_stopped_at_any_moment_leaves_no_mount_and_no_runtime_f
     assert [path.suffix for path in place.runtime.iterdir()] == [".lock"]
 
 
+def test_what_stops_a_starting_daemon_logs_nothing_where_it_may_interrupt_a_line_of_the_log(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log's stream takes no line within another, and an error there would be the end of the signal."""
+    starting = Daemon(Plan(str(place.mountpoint), place.store, "sqlite", frozenset(), place.runtime))
+    with caplog.at_level("INFO"):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            starting.note(number)
+    assert caplog.records == []
+
+
 def test_a_signal_logs_what_every_thread_does_and_nothing_ends(place: Place) -> None:
     place.mount()
     os.kill(place.daemon(), signal.SIGUSR1)
