@@ -178,6 +178,7 @@ class Daemon:
     def close(self) -> None:
         """Unmounts, syncs, removes the runtime files."""
         self._undo.close()
+        self._tell_noted()
         log.info("unmounted %s", self.plan.mountpoint)
 
     def _handlers(self, nursery: trio.Nursery) -> Mapping[str, control_server.Handler]:
@@ -211,6 +212,10 @@ class Daemon:
         else:
             self._noted.append(number)
 
+    def _tell_noted(self) -> None:
+        while self._noted:
+            self._signalled(self._noted.pop(0))
+
     def _signalled(self, number: int) -> None:
         if number == signal.SIGUSR1:
             logs.log_stacks()
@@ -220,8 +225,7 @@ class Daemon:
 
     async def _signals(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         with trio.open_signal_receiver(*SIGNALS) as signals:
-            for number in self._noted:
-                self._signalled(number)
+            self._tell_noted()
             task_status.started()
             async for number in signals:
                 self._signalled(number)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ctxfs import mountpoint, mounts, probe
+from ctxfs.daemon import Daemon
 from ctxfs.health import examine
 from ctxfs.plan import Plan, daemon_command
 from ctxfs.runtime import RuntimeFiles
