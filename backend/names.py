@@ -7,6 +7,8 @@ _DIGITS = frozenset("0123456789")
 _FIRST = _DIGITS | frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _REST = _FIRST | frozenset("._+-")
 _CONTROL = frozenset(map(chr, (*range(0x20), 0x7F)))
+_AS_ZERO = bytes.maketrans(b"123456789abcdef", b"0" * 15)
+_NIL_UUID = b"00000000-0000-0000-0000-000000000000"
 
 MAX_NAME = 64
 MAX_UID = 4294967294
@@ -73,6 +75,11 @@ def is_uid(text: str) -> bool:
     """A decimal uid without leading zeros, 0–4294967294 (spec 1.1)."""
     is_number = 0 < len(text) <= len(str(MAX_UID)) and _DIGITS.issuperset(text)
     return is_number and (text == "0" or text[0] != "0") and int(text) <= MAX_UID
+
+
+def is_uuid(text: str) -> bool:
+    """A lowercase canonical UUID (spec 1.2): with every digit made 0 it is the nil one."""
+    return len(text) == len(_NIL_UUID) and text.isascii() and text.encode().translate(_AS_ZERO) == _NIL_UUID
 
 
 def is_stable_path(text: str) -> bool:

@@ -178,7 +178,7 @@ class Daemon:
     def close(self) -> None:
         """Unmounts, syncs, removes the runtime files."""
         self._undo.close()
-        self._tell_noted()
+        self._heed()
         log.info("unmounted %s", self.plan.mountpoint)
 
     def _handlers(self, nursery: trio.Nursery) -> Mapping[str, control_server.Handler]:
@@ -203,32 +203,27 @@ class Daemon:
         return _figures(self.fuse.statistics(), store)
 
     def note(self, number: int, _frame: FrameType | None = None) -> None:
-        """What a signal of ``SIGNALS`` does while trio does not run: no mount is left behind.
+        """What a signal of ``SIGNALS`` does, also while trio does not run, so that no mount is left behind.
 
-        It may come in the middle of a line of the log, which takes no other then.
+        Then it may come in the middle of a line of the log, which takes no other: ``_heed`` says so later.
         """
         if number == signal.SIGUSR1:
             logs.log_stacks()
         else:
             self._noted.append(number)
 
-    def _tell_noted(self) -> None:
+    def _heed(self) -> None:
         while self._noted:
-            self._signalled(self._noted.pop(0))
-
-    def _signalled(self, number: int) -> None:
-        if number == signal.SIGUSR1:
-            logs.log_stacks()
-        else:
-            log.info("stopping on %s", signal.Signals(number).name)
+            log.info("stopping on %s", signal.Signals(self._noted.pop(0)).name)
             self._stop.set()
 
     async def _signals(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         with trio.open_signal_receiver(*SIGNALS) as signals:
-            self._tell_noted()
+            self._heed()
             task_status.started()
             async for number in signals:
-                self._signalled(number)
+                self.note(number)
+                self._heed()
 
     async def _serve_sockets(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Without its sockets a mount is still a mount: why it has none is in the log."""

@@ -4,6 +4,7 @@ A dead mount is cleaned away only if it is ours: of type fuse.ctxfs, by this use
 """
 
 import errno
+import itertools
 import os
 import time
 from pathlib import Path
@@ -76,16 +77,17 @@ def unmount(mount: mounts.Mount, flags: int = 0) -> None:
     Gone is gone: on a busy machine an answer may come late, and somebody else may have been quicker. Nobody is in the
     way who merely looks: a monitor's statfs(2) makes a mount busy for as long as the daemon takes to answer.
     """
-    for left in range(_GLANCES, -1, -1):
+    for attempt in itertools.count(1):
         try:
             probe.umount(mount.mountpoint, flags, PATIENCE_S)
         except OSError as error:
-            if mounts.is_mounted(mount):
-                if error.errno != errno.EBUSY or mounts.holders(mount.device) or not left:
-                    raise
-                time.sleep(_GLANCE_S)
-                continue
-        return
+            if not mounts.is_mounted(mount):
+                return
+            if error.errno != errno.EBUSY or mounts.holders(mount.device) or attempt > _GLANCES:
+                raise
+        else:
+            return
+        time.sleep(_GLANCE_S)
 
 
 def remove_dead(health: Health) -> None:

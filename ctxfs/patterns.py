@@ -13,8 +13,8 @@ from backend.names import (
     is_name,
     is_session_name,
     is_uid,
+    is_uuid,
 )
-from backend.uuids import is_uuid
 from ctxfs.files import archives, definitions, index, sessions, sockets, spaces
 from ctxfs.inodes import Kind
 from ctxfs.rows import Pattern, Row

@@ -88,7 +88,7 @@ class RuntimeFiles:
             held = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii").splitlines()]
             [pid] = {int(words[4]) for words in held if words[1] == "FLOCK" and words[5] == file}
             return Server(pid, start_time(pid))
-        except (OSError, ValueError, StopIteration):
+        except (OSError, ValueError, LookupError, StopIteration):
             return None
 
     def write_state(self, state: DaemonState) -> None:

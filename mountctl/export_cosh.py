@@ -17,8 +17,8 @@ from backend.envelopes.directories import Directory
 from backend.envelopes.errors import EnvelopeError
 from backend.envelopes.sessions import Session, decoded, encoded, judged
 from backend.envelopes.strict import MAX_U64
+from backend.names import is_uuid
 from backend.strict_json import compact
-from backend.uuids import is_uuid
 from mountctl.cli import Failure
 from mountctl.entries import LogFile
 from mountctl.exporting import Session as Exported

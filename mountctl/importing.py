@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from backend.names import child_name
+from backend.names import child_name, is_uuid
 from backend.transcripts.records import (
     Child,
     Converted,
@@ -20,7 +20,6 @@ from backend.transcripts.records import (
     digest,
     session_name,
 )
-from backend.uuids import is_uuid
 from mountctl import blobs, places, sessions
 from mountctl.archiving import archived
 from mountctl.cli import Failure

@@ -13,7 +13,7 @@ import stat
 import time
 
 from backend.envelopes.errors import EnvelopeError, io_error, io_errors
-from backend.uuids import is_uuid
+from backend.names import is_uuid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ import os
 from backend.errors import InvalidValue
 from backend.jsonl.disk import directories, regular
 from backend.jsonl.handles import STORE
-from backend.names import is_agent_name, is_model_name, is_name, is_uid
+from backend.names import is_agent_name, is_model_name, is_name, is_uid, is_uuid
 from backend.rows import IndexKind, OwnerKind
-from backend.uuids import is_uuid
 
 HIDDEN = ".ctxfs"
 ARCHIVE = "archived_sessions"

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 from backend.errors import InvalidValue
-from backend.names import is_model_name, is_stable_path
+from backend.names import is_model_name, is_stable_path, is_uuid
 from backend.rows import Stream
 from backend.transcripts.claude_tree import Chain, Line, Tree
 from backend.transcripts.records import (
@@ -29,7 +29,6 @@ from backend.transcripts.records import (
     time_of,
     usage_of,
 )
-from backend.uuids import is_uuid
 
 _CONVERSATION = frozenset(("user", "assistant"))
 _THINKING = frozenset(("thinking", "redacted_thinking"))

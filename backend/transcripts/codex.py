@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 from backend.errors import InvalidValue
-from backend.names import is_model_name, is_stable_path
+from backend.names import is_model_name, is_stable_path, is_uuid
 from backend.rows import Stream
 from backend.strict_json import lenient_object
 from backend.transcripts.records import (
@@ -33,7 +33,6 @@ from backend.transcripts.records import (
     time_of,
     usage_of,
 )
-from backend.uuids import is_uuid
 
 _FILE_NAME = re.compile(r"rollout-.*-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})")
 _ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}

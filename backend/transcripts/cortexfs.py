@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from backend.errors import CtxError, InvalidValue
 from backend.lines import validate_meta
-from backend.names import is_stable_path
+from backend.names import is_stable_path, is_uuid
 from backend.rows import Stream
 from backend.strict_json import MAX_LINE
 from backend.transcripts.blobs import Blob, restored
@@ -33,7 +33,6 @@ from backend.transcripts.records import (
     parsed,
     session_name,
 )
-from backend.uuids import is_uuid
 
 MESSAGES = "messages.jsonl"
 _FILES: Mapping[Stream, str] = MappingProxyType({"messages": MESSAGES, "events": "events.jsonl"})

@@ -13,10 +13,9 @@ from backend.envelopes.directories import MAX_SESSION_FILE, TOO_LARGE
 from backend.envelopes.errors import EnvelopeError
 from backend.envelopes.sessions import Session, decoded, stored_id
 from backend.errors import InvalidValue
-from backend.names import is_model_name, is_stable_path
+from backend.names import is_model_name, is_stable_path, is_uuid
 from backend.rows import Stream
 from backend.transcripts.records import Identity, Record, Unreadable, digest, made, parts_of, session_name
-from backend.uuids import is_uuid
 
 _ROLES = frozenset(("user", "assistant", "system"))
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from backend.errors import CtxError, InvalidValue, Missing, StoreFailed, StoreFull
 from backend.lines import parse_line
 from backend.log_contract import scope_of
+from backend.names import is_uuid
 from backend.rows import Append, Appended, Line, Owner, Session, Source
-from backend.uuids import is_uuid
 from ctxfs.bridge import Bridge
 from ctxfs.ctx_socket import reach
 from ctxfs.ctx_socket.requests import Import, ImportMany, Part

@@ -5,7 +5,7 @@ by default, at each with ``-m longer``.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -89,32 +89,8 @@ def numbers(calls: FailingCalls, stride: int) -> Iterator[int]:
     assert number > 8, "the operation makes more calls than that"
 
 
-@pytest.mark.limit(1200)
-@STRIDE
-@EACH_FAULT
-@EACH_OPERATION
-def test_a_start_afterwards_finds_it_done_or_not(
-    place: Place, calls: FailingCalls, act: Act, check: Check, fault: Fault, stride: int
-) -> None:
-    for number in numbers(calls, stride):
-        scene, engine = broken(place, act, number, fault, calls)
-        stop(engine)
-        finish(scene, check)
-
-
-@pytest.mark.limit(1200)
-@STRIDE
-@EACH_FAULT
-@EACH_OPERATION
-def test_the_operations_afterwards_find_it_done_or_not(
-    place: Place, calls: FailingCalls, act: Act, check: Check, fault: Fault, stride: int
-) -> None:
-    """And a start after those: nothing that they overwrote in the journal was still needed."""
-    for number in numbers(calls, stride):
-        scene, engine = broken(place, act, number, fault, calls)
-        goes_on(act, scene, engine)
-        stop(engine)
-        finish(scene, check)
+def rests(_act: Act, _scene: Scene, _engine: Workspaces) -> None:
+    """Nothing is asked of it before the next start."""
 
 
 def goes_on(act: Act, scene: Scene, engine: Workspaces) -> None:
@@ -127,6 +103,28 @@ def goes_on(act: Act, scene: Scene, engine: Workspaces) -> None:
         workspace = engine.find(str(scene.path), 0)
         workspace.checkpoint("four", None, None, False)
         workspace.delete("four", force=True)
+
+
+@pytest.mark.limit(1200)
+@STRIDE
+@EACH_FAULT
+@EACH_OPERATION
+@pytest.mark.parametrize("afterwards", [rests, goes_on])
+def test_a_start_afterwards_finds_it_done_or_not(
+    place: Place,
+    calls: FailingCalls,
+    afterwards: Callable[[Act, Scene, Workspaces], None],
+    act: Act,
+    check: Check,
+    fault: Fault,
+    stride: int,
+) -> None:
+    """After other operations, too: nothing that they overwrote in the journal was still needed."""
+    for number in numbers(calls, stride):
+        scene, engine = broken(place, act, number, fault, calls)
+        afterwards(act, scene, engine)
+        stop(engine)
+        finish(scene, check)
 
 
 @pytest.mark.limit(1200)

@@ -6,7 +6,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backend import names
-from backend.uuids import is_uuid
 
 NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._+-]{0,63}(?<!\.sock)(?<!\.d)")
 UID = re.compile(r"0|[1-9][0-9]{0,9}")
@@ -44,8 +43,11 @@ def test_a_uid(text: str) -> None:
 
 @given(near(UUID))
 @example("00000000-0000-0000-0000-00000000000A")
+@example("{00000000-0000-0000-0000-000000000000}")
+@example("00000000-0000-0000-0000-000000000000\n")
+@example("٠" * 36)
 def test_a_uuid(text: str) -> None:
-    assert is_uuid(text) == bool(UUID.fullmatch(text))
+    assert names.is_uuid(text) == bool(UUID.fullmatch(text))
 
 
 @given(near(STABLE), st.sampled_from(("", "/", "/.", "/..", "\x7f")))
