@@ -23,7 +23,8 @@ def fill(core: "Core", content: Content, entry: Entry, attributes: EntryAttribut
     mtime = core.subjects.started_ns if pending else mtime_of(core, entry)
     inode = inode_of(entry.node)
     core.kernel.told(inode)
-    _fill(attributes, inode, mode_of(entry), access.uid, access.gid, size, mtime)
+    shown = core.kernel.pages.size(inode, size)
+    _fill(attributes, inode, mode_of(entry), access.uid, access.gid, shown, mtime)
     attributes.entry_timeout = attributes.attr_timeout = 0 if pending else TIMEOUT_S
     return attributes
 

@@ -57,7 +57,6 @@ def guarded(operation: str, handler: Handler, statistics: Statistics, health: Di
             raise FUSEError(number) from None
         except Exception as error:
             statistics.failed(operation, error)
-            statistics.refused(errno.EIO)
             log.exception("internal error in %s", operation)
             raise FUSEError(errno.EIO) from None
 
@@ -74,7 +73,6 @@ def guarded_silently(operation: str, handler: Handler, statistics: Statistics) -
             await handler(*args)
         except Exception as error:
             statistics.failed(operation, error)
-            statistics.refused(errno.EIO)
             log.exception("internal error in %s", operation)
 
     return guard  # type: ignore[return-value]

@@ -5,11 +5,11 @@ told, and all are answered. So concurrent writers share a commit, and a lone one
 on a thread of its own; all who wait when it starts share one.
 """
 
-import errno
 import logging
 import threading
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
+from typing import Protocol
 
 from backend.rows import Append, Appended
 from backend.store import FileStore
@@ -18,6 +18,14 @@ from ctxfs.loop import Future, Loop
 from ctxfs.statistics import Statistics
 
 log = logging.getLogger("ctxfs")
+
+
+class Kernel(Protocol):
+    """What is told of an append (``ctxfs.kernel_cache``)."""
+
+    def appended(self, change: Appended) -> None: ...
+
+    def hidden(self, session: int) -> Sequence[Future[None]]: ...
 
 
 class Commits:
@@ -29,14 +37,14 @@ class Commits:
         store: FileStore,
         health: DiskHealth,
         statistics: Statistics,
-        published: Callable[[Appended], None],
+        kernel: Kernel,
     ) -> None:
         self.writers = 0
         self._loop = loop
         self._store = store
         self._health = health
         self._statistics = statistics
-        self._published = published
+        self._kernel = kernel
         # What the next commit takes, and its results in the same order: all who wait share one future.
         self._queue: list[Append] = []
         self._committed: Future[Sequence[Appended | Exception]] = Future(loop)
@@ -60,10 +68,17 @@ class Commits:
             [result] = self._commit([append])
         if isinstance(result, Exception):
             raise result
+        for over in self._kernel.hidden(result.session.id):
+            await over
         return result
 
+    async def shown(self, change: Appended) -> None:
+        """Waits until readers can see all that was appended."""
+        for over in self._kernel.hidden(change.session.id):
+            await over
+
     def append_all(self, batch: Sequence[Append]) -> Sequence[Appended | Exception]:
-        """One transaction for several, at once: what each changed, or why it was refused."""
+        """One transaction for several, at once: what each changed (``shown`` waits for it), or why it was refused."""
         return self._commit(batch)
 
     def _take_queue(self) -> None:
@@ -87,10 +102,9 @@ class Commits:
         try:
             if self._health.failure is not None:
                 self._health.recovered()
-            self._published(change)
+            self._kernel.appended(change)
         except Exception as error:
             self._statistics.failed("publish", error)
-            self._statistics.refused(errno.EIO)
             log.exception("readers were not told of an append")
 
     def signal(self) -> Future[None]:

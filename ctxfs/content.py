@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ctxfs.files.temporaries import Temporary
-from ctxfs.inodes import TEMPORARY, Node, node_of
+from ctxfs.inodes import TEMPORARY, Node, inode_of, node_of
 from ctxfs.renderings import Renderings
 from ctxfs.tree import Entry, Tree
 
@@ -23,6 +23,7 @@ class Content:
         """Bytes of a file that the kernel knows by ``inode``, short only at its end."""
         entry = self._tree.entry(node)
         if entry.row.stream is not None:
+            self._core.kernel.pages.read(inode_of(node), self.size(entry))
             return self._core.store.read_stream(node.id, entry.row.stream, offset, size)
         if entry.row.exists is not None and not entry.row.exists(self._core, entry.subject):
             return b""  # a writer is about to make it

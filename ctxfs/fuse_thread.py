@@ -76,9 +76,9 @@ class FuseThread:
         users = Users(self._loop)
         root = Access(os.geteuid(), os.getegid(), shared=True)
         subjects = Subjects(store, users, root, time.time_ns(), self._statistics.sessions)
-        kernel = KernelCache(subjects)
+        kernel = KernelCache(subjects, self._loop, self._statistics)
         health = DiskHealth(lambda: kernel.attributes_changed(inode_of(Node(Kind.STATUS, 1))))
-        commits = Commits(self._loop, store, health, self._statistics, kernel.appended)
+        commits = Commits(self._loop, store, health, self._statistics, kernel)
         budget = Budget()
         return Core(
             store=store,

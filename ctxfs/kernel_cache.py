@@ -2,14 +2,14 @@
 
 Attributes are invalidated inside a handler, before its reply (safe with ``attr_only``, and a reader must see the
 append that has been answered). Entries never are: that deadlocks on the directory's lock, so a thread of its own
-sends them (design, FUSE facts).
+sends them (design, FUSE facts). Pages of logs are dropped before the size is told (``ctxfs.log_pages``).
 """
 
 import errno
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from queue import SimpleQueue
 
 import pyfuse3
@@ -19,6 +19,9 @@ from backend.log_contract import listed_key
 from backend.rows import Appended, IndexKind, Removed, Session
 from ctxfs.files.index import key_of
 from ctxfs.inodes import Kind, Node, inode_of
+from ctxfs.log_pages import LogPages
+from ctxfs.loop import Future, Loop
+from ctxfs.statistics import Statistics
 from ctxfs.subjects import Subjects
 
 log = logging.getLogger("ctxfs")
@@ -49,6 +52,8 @@ CONTEXT_FILES: dict[Kind, File] = {
     Kind.CONTEXT_REQUEST: "request.json",
 }
 _FIRST_INODES = {file: inode_of(Node(kind, 0)) for file, kind in SESSION_FILES.items()}
+_LOGS = ("messages.jsonl", "events.jsonl")
+_FIRST_MESSAGES, _FIRST_EVENTS = (_FIRST_INODES[file] for file in _LOGS)
 _FIRST_CONTEXT_INODES = tuple(inode_of(Node(kind, 0)) for kind in CONTEXT_FILES)
 _FIRST_SESSION, _FIRST_LIST = inode_of(Node(Kind.SESSION, 0)), inode_of(Node(Kind.LIST, 0))
 KEY_DIRECTORIES: dict[IndexKind, Kind] = {
@@ -67,8 +72,9 @@ _MOVED_BY_SESSIONS = (
 class KernelCache:
     """Sends invalidations, and wakes whoever polls a file that changed. ``changes`` moves with each."""
 
-    def __init__(self, subjects: Subjects) -> None:
+    def __init__(self, subjects: Subjects, loop: Loop, statistics: Statistics) -> None:
         self.changes = 0
+        self.pages = LogPages(loop, statistics, self._drop_pages, self._shown)
         self._subjects = subjects
         self._outdated: set[int] = set()
         self._contexts: set[int] = set()
@@ -80,6 +86,7 @@ class KernelCache:
         self._thread.start()
 
     def close(self) -> None:
+        self.pages.close()
         self._entries.put(None)
         self._thread.join()
 
@@ -135,11 +142,13 @@ class KernelCache:
                 del self._watchers[inode]
 
     def appended(self, change: Appended) -> None:
-        """Everything an append changed (spec 1.3); call it before the append is answered."""
+        """Everything an append changed (spec 1.3); call it, and wait for ``hidden``, before the append is answered."""
         session = change.session
         self._subjects.changed(session)
         for file in change.files:
-            self._grown(_FIRST_INODES[file] | session.id)
+            inode = _FIRST_INODES[file] | session.id
+            if not (file in _LOGS and self.pages.grew(inode)):
+                self._grown(inode)
         if (directory := _FIRST_SESSION | session.id) not in self._outdated:
             self._outdate(directory)
         if session.id in self._contexts:
@@ -157,6 +166,10 @@ class KernelCache:
             self.names_changed(Node(Kind.BY_CWD, session.owner), self._subjects.owner(session.owner).owner.mtime)
         for key in change.keys_gone:
             self._key_gone(session.owner, "by-cwd", key)
+
+    def hidden(self, session: int) -> Sequence[Future[None]]:
+        """What to wait for until the kernel knows of all lines of a session."""
+        return self.pages.hidden(_FIRST_MESSAGES | session, _FIRST_EVENTS | session)
 
     def context_shown(self, session: int) -> None:
         """The kernel may know attributes of files in a session's ``context/`` from now on."""
@@ -240,6 +253,20 @@ class KernelCache:
             self._outdate(inode)
         for watcher in self._watchers.get(inode, ()):
             watcher.wake()
+
+    def _shown(self, logs: Collection[int]) -> None:
+        for inode in logs:
+            self._grown(inode)
+
+    def _drop_pages(self, inode: int) -> None:
+        """On the thread of ``pages``."""
+        for number in (inode, *tuple(self._aliases.get(inode, ()))):
+            try:
+                pyfuse3.invalidate_inode(number)
+            except OSError as error:
+                if error.errno not in _GONE:
+                    # The thread must live on, and whoever waits for it must be answered.
+                    log.exception("the kernel did not drop pages")
 
     def _send_entries(self) -> None:
         while (entry := self._entries.get()) is not None:

@@ -86,6 +86,7 @@ class NameOperations:
             self._forget(node_of(inode), count)
 
     def _forget(self, node: Node, count: int) -> None:
+        self._core.kernel.pages.forgotten(inode_of(node))
         if node.kind in INTERNED:
             if self._core.subjects.interned.forget(node.id, count):
                 self._core.subjects.times.forget(node)

@@ -23,7 +23,7 @@ from ctxfs.kernel_cache import KernelCache
 from ctxfs.loop import Loop
 from ctxfs.statistics import Statistics
 
-PLACES = ("publishing", "commit", "sync", "user database", "maintenance", "figures", "socket", "bridge")
+PLACES = ("publishing", "showing", "commit", "sync", "user database", "maintenance", "figures", "socket", "bridge")
 FATAL = "loop"
 """The one place where a bug cannot but end the mount."""
 
@@ -54,6 +54,7 @@ def plant_and_guard(operations: pyfuse3.Operations, statistics: Statistics, heal
 if __name__ == "__main__":
     fuse_thread.guard_operations = plant_and_guard  # type: ignore[attr-defined]
     KernelCache.appended = faulty("publishing", KernelCache.appended)  # type: ignore[method-assign]
+    KernelCache._shown = faulty("showing", KernelCache._shown)  # type: ignore[method-assign]
     SqliteStore.append = faulty("commit", SqliteStore.append)  # type: ignore[method-assign]
     SqliteStore.sync = faulty("sync", SqliteStore.sync)  # type: ignore[method-assign]
     SqliteStore.maintain = faulty("maintenance", SqliteStore.maintain)  # type: ignore[method-assign]

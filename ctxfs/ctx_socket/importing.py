@@ -106,11 +106,13 @@ async def _append(
         results[index] = session.n
         if part.entries and not isinstance(lines, CtxError):
             appends[index] = Append(session.id, lines, part.expected_n, [time for _, time in part.entries])
-    if appends:
-        changes = core.commits.append_all(list(appends.values()))
-        results |= dict(zip(appends, (_outcome(core, change) for change in changes), strict=True))
+    changes = core.commits.append_all(list(appends.values())) if appends else ()
+    results |= dict(zip(appends, (_outcome(core, change) for change in changes), strict=True))
     done = (part for index, part in enumerate(parts) if not isinstance(results[index], Exception))
     _map(core, owner, {part.uuid: part.session for part in done if part.uuid is not None})
+    for change in changes:
+        if isinstance(change, Appended):
+            await core.commits.shown(change)
     return [results[index] for index in range(len(parts))]
 
 

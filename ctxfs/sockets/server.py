@@ -175,7 +175,6 @@ class Sockets:
 
     def _failed(self, error: Exception) -> None:
         self._statistics.failed("socket", error)
-        self._statistics.refused(errno.EIO)
         log.error("internal error in a request on a socket", exc_info=error)
 
 

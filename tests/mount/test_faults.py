@@ -167,12 +167,19 @@ def forget_a_key(agent: Path) -> None:
         unlink()
 
 
+def append_after_a_read(agent: Path) -> None:
+    append(agent / LOG, said("x"))
+    (agent / LOG).read_bytes()
+    append(agent / LOG, said("y"))
+
+
 UNANSWERED: dict[str, Callable[[Path], None]] = {
     "poll": ask_poll,
     "release": lambda agent: os.close(os.open(agent / LOG, os.O_RDONLY)),
     "releasedir": close_directory,
     "forget": forget_a_key,
     "publishing": lambda agent: append(agent / LOG, said("x")),
+    "showing": append_after_a_read,
 }
 BESIDE = {"user database", "maintenance", "figures", "socket", "bridge"}
 # With default_permissions the kernel never asks for access; the others are no requests.

@@ -11,7 +11,7 @@ from backend.memory import MemoryStore
 from backend.rows import Append, Appended
 from ctxfs.commits import Commits
 from ctxfs.disk_health import DiskHealth
-from ctxfs.loop import Loop
+from ctxfs.loop import Future, Loop
 from ctxfs.statistics import Statistics
 
 
@@ -45,12 +45,22 @@ class World:
         self.health = DiskHealth(lambda: None)
         self.published: list[Appended] = []
         self.statistics = Statistics()
-        self.commits = Commits(self.loop, self.store, self.health, self.statistics, self.published.append)
+        self.commits = Commits(self.loop, self.store, self.health, self.statistics, self)
         self.commits.writers = 8
         self.store.add_space("home/1", 1, 1, 0o700)
         owner = self.store.add_owner("home/1", "agent", "a", 1, 1)
         self.session = self.store.create_session(owner.id, "s", 1).id
         self.answers: list[int | Exception] = []
+        self.bug: Exception | None = None
+        self.hidden_until: list[Future[None]] = []
+
+    def appended(self, change: Appended) -> None:
+        if self.bug is not None:
+            raise self.bug
+        self.published.append(change)
+
+    def hidden(self, session: int) -> Sequence[Future[None]]:
+        return self.hidden_until
 
     def line(self, *, expected_n: int | None = None) -> Append:
         return Append(self.session, [parse_line("messages", b'{"role":"user","content":"x"}')], expected_n)
@@ -124,6 +134,26 @@ def test_readers_are_told_before_the_writer_is_answered(world: World) -> None:
     assert seen == [1]
 
 
+def test_the_writer_is_answered_once_readers_can_see_the_lines(world: World) -> None:
+    events: list[str] = []
+    world.hidden_until = [Future(world.loop), Future(world.loop)]
+
+    async def write() -> None:
+        await world.commits.append(world.line())
+        events.append("answered")
+
+    async def show(until: Future[None]) -> None:
+        events.append("shown")
+        until.set(None)
+
+    async def main() -> None:
+        for part in (write(), *map(show, world.hidden_until)):
+            world.loop.start(part)
+
+    world.loop.run(main)
+    assert events == ["shown", "shown", "answered"]
+
+
 @pytest.mark.parametrize("failure", [StoreFull("full"), RuntimeError("bug"), OSError(5, "x")])
 def test_what_the_store_raises_is_every_writers_and_the_loop_goes_on(world: World, failure: Exception) -> None:
     world.store.failure = failure
@@ -142,11 +172,7 @@ def test_what_the_store_raises_is_every_writers_and_the_loop_goes_on(world: Worl
 def test_a_failure_to_publish_is_counted_and_the_writer_who_is_stored_is_told_so(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(_: Appended) -> None:
-        raise RuntimeError("bug")
-
-    world.commits.close()
-    world.commits = Commits(world.loop, world.store, world.health, world.statistics, fail)
+    world.bug = RuntimeError("bug")
     world.loop.run(lambda: world.write(world.line()))
     assert world.answers == [1]
     assert world.statistics.last_error == "publish: RuntimeError"

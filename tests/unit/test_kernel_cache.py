@@ -16,7 +16,7 @@ from ctxfs.inodes import Kind, Node, inode_of
 from ctxfs.kernel_cache import KernelCache, Watcher
 from ctxfs.loop import Loop
 from ctxfs.privacy import Access
-from ctxfs.statistics import CacheCounts
+from ctxfs.statistics import CacheCounts, Statistics
 from ctxfs.subjects import Subjects
 from ctxfs.users import Users
 
@@ -26,23 +26,24 @@ class Kernel:
 
     def __init__(self) -> None:
         self.attributes: list[int] = []
+        self.pages: list[int] = []
         self.names: list[tuple[int, bytes]] = []
         self.threads: set[str] = set()
         self.answer: int | None = None
+        self.pages_answer: int | None = None
 
     def invalidate_inode(self, inode: int, attr_only: bool = False) -> None:
-        assert attr_only
-        self.attributes.append(inode)
-        self._maybe_fail()
+        (self.attributes if attr_only else self.pages).append(inode)
+        self._maybe_fail(self.answer if attr_only else self.pages_answer)
 
     def invalidate_entry(self, parent: int, name: bytes) -> None:
         self.threads.add(threading.current_thread().name)
         self.names.append((parent, name))
-        self._maybe_fail()
+        self._maybe_fail(self.answer)
 
-    def _maybe_fail(self) -> None:
-        if self.answer is not None:
-            raise OSError(self.answer, "no")
+    def _maybe_fail(self, answer: int | None) -> None:
+        if answer is not None:
+            raise OSError(answer, "no")
 
 
 @pytest.fixture
@@ -56,9 +57,10 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
 class World:
     def __init__(self) -> None:
         self.store = MemoryStore()
-        self.users = Users(Loop(), lambda uid: uid)
+        self.loop = Loop()
+        self.users = Users(self.loop, lambda uid: uid)
         self.subjects = Subjects(self.store, self.users, Access(0, 0, shared=True), 1, CacheCounts())
-        self.cache = KernelCache(self.subjects)
+        self.cache = KernelCache(self.subjects, self.loop, Statistics())
         self.store.add_space("home/1001", 1001, 1001, 0o700)
         self.owner = self.store.add_owner("home/1001", "agent", "coder", 1001, 1001).id
 
@@ -115,6 +117,44 @@ def test_a_file_that_keeps_growing_is_told_once_until_the_kernel_asks_for_it(wor
     assert [told(), 70 in kernel.attributes] == [True, True]
 
 
+def run_until_shown(world: World, session: Session) -> None:
+    async def main() -> None:
+        for over in world.cache.hidden(session.id):
+            await over
+
+    world.loop.run(main)
+
+
+@pytest.mark.parametrize("answer", [None, errno.ENOENT, errno.ENOMEM])
+def test_pages_of_a_log_that_was_read_are_dropped_before_its_size_is_told(
+    world: World, kernel: Kernel, caplog: pytest.LogCaptureFixture, answer: int | None
+) -> None:
+    """Also under the name of what was renamed onto it; whatever the kernel answers, the writer is answered."""
+    session = world.session("one")
+    [messages] = inodes(session, Kind.MESSAGES)
+    world.cache.alias(70, messages)
+    world.cache.pages.read(messages, 0)
+    world.cache.appended(world.append(session, b'{"role":"user","content":"hi"}'))
+    assert messages not in kernel.attributes
+    kernel.pages_answer = answer
+    run_until_shown(world, session)
+    assert kernel.pages == [messages, 70]
+    assert messages in kernel.attributes
+    assert ("did not drop pages" in caplog.text) == (answer == errno.ENOMEM)
+
+
+def test_of_a_log_that_nobody_read_no_pages_are_dropped(world: World, kernel: Kernel) -> None:
+    session = world.session("one")
+    [messages] = inodes(session, Kind.MESSAGES)
+    world.cache.pages.read(messages, 0)
+    world.cache.appended(world.append(session, b'{"type":"cwd","cwd":"/"}'))
+    assert not world.cache.hidden(session.id)
+    world.cache.pages.forgotten(messages)
+    world.cache.appended(world.append(session, b'{"role":"user","content":"hi"}'))
+    assert not world.cache.hidden(session.id)
+    assert kernel.pages == []
+
+
 def test_what_is_no_append_is_always_told(world: World, kernel: Kernel) -> None:
     world.cache.attributes_changed(5)
     world.cache.attributes_changed(5)
@@ -134,7 +174,7 @@ def test_names_go_from_a_thread_of_their_own(world: World, kernel: Kernel) -> No
     world.cache.close()
     assert kernel.names == [(5, b"name"), (6, b"other")]
     assert kernel.threads == {"ctxfs-notify"}
-    world.cache = KernelCache(world.subjects)
+    world.cache = KernelCache(world.subjects, world.loop, Statistics())
 
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.ENOTCONN, errno.EBADF, errno.EPERM, errno.ENOMEM])
@@ -144,7 +184,7 @@ def test_the_thread_lives_on_whatever_the_kernel_answers(world: World, kernel: K
     world.cache.entry_changed(5, "two")
     world.cache.close()
     assert [name for _, name in kernel.names] == [b"one", b"two"]
-    world.cache = KernelCache(world.subjects)
+    world.cache = KernelCache(world.subjects, world.loop, Statistics())
 
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.ENODEV, errno.ENOTCONN, errno.EBADF])
@@ -181,7 +221,7 @@ def test_an_uncovered_key_is_told_and_a_gone_one_loses_its_name(world: World, ke
     world.cache.close()
     assert {inode_of(Node(Kind.CWD_KEY, number)) for number in numbers} <= set(kernel.attributes)
     assert kernel.names == [(inode_of(Node(Kind.BY_CWD, owner)), b"cwd-b")]
-    world.cache = KernelCache(world.subjects)
+    world.cache = KernelCache(world.subjects, world.loop, Statistics())
 
 
 def test_a_removed_session_is_told_with_all_its_files(world: World, kernel: Kernel) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyfuse3
 import pytest
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError
 
@@ -179,3 +180,33 @@ def test_handles_of_a_snapshot_hold_no_more_than_the_budget(session: Session, of
         session.world.outcome(session.operations.flush(fh))
         session.world.does(session.operations.release(fh))
     session.world.core.budget.resize(ALICE.uid, 0, USER_LIMIT)
+
+
+@pytest.mark.parametrize("kind", [Kind.MESSAGES, Kind.EVENTS])
+def test_until_the_kernel_has_dropped_its_pages_a_log_that_was_read_has_its_old_size(
+    session: Session, monkeypatch: pytest.MonkeyPatch, kind: Kind
+) -> None:
+    """By stat and by name; only then the writer is answered (field report 2: no zeros in place of a line)."""
+    may_drop = threading.Event()
+    monkeypatch.setattr(pyfuse3, "invalidate_inode", lambda _, attr_only=False: attr_only or may_drop.wait())
+    inode, directory = inode_of(Node(kind, session.id)), inode_of(Node(Kind.SESSION, session.id))
+    line = A if kind is Kind.MESSAGES else b'{"type":"cwd","cwd":"/"}\n'
+    name = b"messages.jsonl" if kind is Kind.MESSAGES else b"events.jsonl"
+    operations = session.operations
+    writer, reader = session.open(kind, os.O_WRONLY), session.open(kind, os.O_RDONLY)
+    session.write(writer, 0, line)
+    assert session.world.does(operations.read(reader, 0, 4096)) == line
+    seen: list[int] = []
+
+    async def write() -> None:
+        await operations.write(writer, len(line), line)
+        seen.append(len(await operations.read(reader, 0, 4096)))
+
+    async def look() -> None:
+        for attributes in (await operations.getattr(inode, ALICE), await operations.lookup(directory, name, ALICE)):
+            seen.append(attributes.st_size)
+        may_drop.set()
+
+    session.together(write(), look())
+    session.together(look())
+    assert seen == [len(line), len(line), 2 * len(line), 2 * len(line), 2 * len(line)]

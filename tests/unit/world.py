@@ -56,8 +56,8 @@ class World:
     def __init__(self, directory: Path, *, alone: bool = False, store: Store | None = None) -> None:
         self.told: set[int] = set()
         self.told_names: list[tuple[int, bytes]] = []
-        self._no_kernel = [
-            mock.patch("pyfuse3.invalidate_inode", lambda inode, attr_only: self.told.add(inode)),
+        self._no_kernel: list[Any] = [
+            mock.patch("pyfuse3.invalidate_inode", self._invalidated),
             mock.patch("pyfuse3.invalidate_entry", lambda parent, name: self.told_names.append((parent, name))),
         ]
         for patch in self._no_kernel:
@@ -68,10 +68,10 @@ class World:
         self.statistics = Statistics()
         root = Access(0, 0, shared=True)
         subjects = Subjects(self.store, users, root, time.time_ns(), self.statistics.sessions)
-        kernel = KernelCache(subjects)
+        kernel = KernelCache(subjects, self.loop, self.statistics)
         health = DiskHealth(lambda: None)
         budget = Budget()
-        commits = Commits(self.loop, self.store, health, self.statistics, kernel.appended)
+        commits = Commits(self.loop, self.store, health, self.statistics, kernel)
         self.core = Core(
             store=self.store,
             store_dir=directory,
@@ -92,6 +92,10 @@ class World:
         )
         self.tree = Tree(self.core)
         self.operations = TreeOperations(self.core)
+
+    def _invalidated(self, inode: int, attr_only: bool = False) -> None:
+        if attr_only:
+            self.told.add(inode)
 
     def close(self) -> None:
         for part in (self.core.commits, self.core.kernel, self.core.users, self.core.disk):
