@@ -25,7 +25,7 @@ class Kernel(Protocol):
 
     def appended(self, change: Appended) -> None: ...
 
-    def hidden(self, session: int) -> Sequence[Future[None]]: ...
+    def hidden(self, session: int) -> Future[None] | None: ...
 
 
 class Commits:
@@ -65,28 +65,20 @@ class Commits:
             queue.append(append)
             result = (await self._committed)[number]
         else:
-            [result] = self._commit([append])
+            [result] = self.append_all([append])
         if isinstance(result, Exception):
             raise result
-        for over in self._kernel.hidden(result.session.id):
-            await over
+        await self.shown(result)
         return result
 
     async def shown(self, change: Appended) -> None:
         """Waits until readers can see all that was appended."""
-        for over in self._kernel.hidden(change.session.id):
+        over = self._kernel.hidden(change.session.id)
+        if over is not None:
             await over
 
     def append_all(self, batch: Sequence[Append]) -> Sequence[Appended | Exception]:
         """One transaction for several, at once: what each changed (``shown`` waits for it), or why it was refused."""
-        return self._commit(batch)
-
-    def _take_queue(self) -> None:
-        batch, committed = self._queue, self._committed
-        self._queue, self._committed = [], Future(self._loop)
-        committed.set(self._commit(batch))
-
-    def _commit(self, batch: Sequence[Append]) -> Sequence[Appended | Exception]:
         # A handler waits for each result, so what the store raises is theirs, never the loop's end.
         try:
             results = self._store.append(batch)
@@ -96,6 +88,11 @@ class Commits:
             if type(result) is Appended:
                 self._publish(result)
         return results
+
+    def _take_queue(self) -> None:
+        batch, committed = self._queue, self._committed
+        self._queue, self._committed = [], Future(self._loop)
+        committed.set(self.append_all(batch))
 
     def _publish(self, change: Appended) -> None:
         # The lines are stored: a bug from here on must not make their writer send them again, nor end the loop.

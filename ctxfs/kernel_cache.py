@@ -9,7 +9,7 @@ import errno
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from queue import SimpleQueue
 
 import pyfuse3
@@ -167,8 +167,8 @@ class KernelCache:
         for key in change.keys_gone:
             self._key_gone(session.owner, "by-cwd", key)
 
-    def hidden(self, session: int) -> Sequence[Future[None]]:
-        """What to wait for until the kernel knows of all lines of a session."""
+    def hidden(self, session: int) -> Future[None] | None:
+        """What to wait for until the kernel knows of all lines of a session; None where it does."""
         return self.pages.hidden(_FIRST_MESSAGES | session, _FIRST_EVENTS | session)
 
     def context_shown(self, session: int) -> None:

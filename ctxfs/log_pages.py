@@ -12,7 +12,8 @@ loop belongs to the FUSE thread.
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
+from functools import partial
 from queue import SimpleQueue
 
 import msgspec
@@ -73,17 +74,18 @@ class LogPages:
         """Whether a log that was appended to is hidden for now; ``shown`` is called for it when it is no more."""
         before = self._read.pop(inode, None)
         if before is None:
-            return bool(self.hidden(inode))
+            return self.hidden(inode) is not None
         self._next.sizes.setdefault(inode, before)
         if self._running is None:
             self._begin()
         return True
 
-    def hidden(self, *inodes: int) -> Sequence[Future[None]]:
-        """What to wait for until all lines of these logs are shown."""
-        if self._running is None:
-            return ()
-        return [round.over for round in (self._running, self._next) if not round.sizes.keys().isdisjoint(inodes)]
+    def hidden(self, *inodes: int) -> Future[None] | None:
+        """What to wait for until all lines of these logs are shown: the last round that has one of them, if any."""
+        for round in (self._next, self._running):
+            if round is not None and not round.sizes.keys().isdisjoint(inodes):
+                return round.over
+        return None
 
     def _begin(self) -> None:
         self._running, self._next = self._next, _Round(Future(self._loop), {})
@@ -105,4 +107,4 @@ class LogPages:
         while (round := self._wanted.get()) is not None:
             for inode in round.sizes:
                 self._drop(inode)
-            self._loop.call_soon_threadsafe(lambda over=round: self._end(over))  # type: ignore[misc]
+            self._loop.call_soon_threadsafe(partial(self._end, round))

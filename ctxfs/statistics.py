@@ -33,7 +33,7 @@ class Statistics(msgspec.Struct):
         self.errors[errno.errorcode.get(number, str(number))] += 1
 
     def failed(self, operation: str, error: BaseException) -> None:
-        """Counts an exception that should not have been: who waits for that is answered EIO."""
+        """Counts an exception that nobody expected, and an EIO, also where nobody had to be answered."""
         self.internal += 1
         self.refused(errno.EIO)
         self.last_error = f"{operation}: {type(error).__name__}"

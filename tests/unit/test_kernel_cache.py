@@ -119,8 +119,9 @@ def test_a_file_that_keeps_growing_is_told_once_until_the_kernel_asks_for_it(wor
 
 def run_until_shown(world: World, session: Session) -> None:
     async def main() -> None:
-        for over in world.cache.hidden(session.id):
-            await over
+        over = world.cache.hidden(session.id)
+        assert over is not None
+        await over
 
     world.loop.run(main)
 
@@ -148,10 +149,10 @@ def test_of_a_log_that_nobody_read_no_pages_are_dropped(world: World, kernel: Ke
     [messages] = inodes(session, Kind.MESSAGES)
     world.cache.pages.read(messages, 0)
     world.cache.appended(world.append(session, b'{"type":"cwd","cwd":"/"}'))
-    assert not world.cache.hidden(session.id)
+    assert world.cache.hidden(session.id) is None
     world.cache.pages.forgotten(messages)
     world.cache.appended(world.append(session, b'{"role":"user","content":"hi"}'))
-    assert not world.cache.hidden(session.id)
+    assert world.cache.hidden(session.id) is None
     assert kernel.pages == []
 
 

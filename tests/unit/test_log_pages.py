@@ -34,8 +34,9 @@ class Pages:
             raise self.bug
 
     async def until_shown(self, *inodes: int) -> None:
-        for over in self.pages.hidden(*inodes):
-            await over
+        over = self.pages.hidden(*inodes)
+        assert over is not None
+        await over
 
     def run(self, function: Callable[[], Awaitable[None]]) -> None:
         self.loop.run(function)
@@ -70,7 +71,7 @@ def test_of_what_the_kernel_has_no_pages_nothing_is_hidden(at: Pages, forgotten:
     at.pages.read(OTHER, 5)
     assert at.pages.grew(OTHER)
     assert not at.pages.grew(LOG)
-    assert not at.pages.hidden(LOG)
+    assert at.pages.hidden(LOG) is None
     assert at.pages.size(LOG, 30) == 30
 
 
@@ -91,12 +92,14 @@ def test_what_was_read_while_pages_go_is_dropped_again_and_each_size_is_shown_in
     async def main() -> None:
         at.pages.read(LOG, 10)
         at.pages.grew(LOG)
-        [first] = at.pages.hidden(LOG)
+        first = at.pages.hidden(LOG)
+        assert first is not None
         at.pages.read(LOG, 30)
         at.pages.grew(LOG)
         at.pages.read(LOG, 50)
         at.pages.grew(LOG)
         assert at.pages.size(LOG, 70) == 10
+        assert at.pages.hidden(LOG) is not first
         at.may_drop.release()
         await first
         assert at.pages.size(LOG, 70) == 30
