@@ -15,7 +15,8 @@ class ServiceManager:
     """``watchdog_s``: how often it wants to hear that the daemon lives; None where it does not."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self._address = environment.get("NOTIFY_SOCKET", "").replace("@", "\0", 1)
+        address = environment.get("NOTIFY_SOCKET", "")
+        self._address = f"\0{address[1:]}" if address.startswith("@") else address
         self.watchdog_s: float | None = None
         if environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid()):
             with contextlib.suppress(KeyError, ValueError):

@@ -1,11 +1,13 @@
 """What a service manager hears of a daemon: ready once it answers, alive while it does, stopping once (spec 4.6)."""
 
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from ctxfs.service_manager import ServiceManager
 from tests.mounting import PATIENCE_S, RunningMount, running_mount
 
 
@@ -63,3 +65,28 @@ def test_a_manager_that_is_gone_ends_nothing(watched: tuple[RunningMount, Manage
     manager.path.unlink()
     assert (mount.path / "status").read_text()
     assert mount.stop() == 0
+
+
+@pytest.mark.parametrize("form", ["{}/notify", "{}/user@1000", "@{}"])
+def test_every_kind_of_address_is_told(tmp_path: Path, form: str) -> None:
+    address = form.format(tmp_path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(f"\0{tmp_path}" if form == "@{}" else address)
+        manager.settimeout(PATIENCE_S)
+        ServiceManager({"NOTIFY_SOCKET": address}).stopping()
+        assert manager.recv(4096).startswith(b"STOPPING=1\n")
+
+
+@pytest.mark.parametrize(
+    ("environment", "watchdog_s"),
+    [
+        ({}, None),
+        ({"WATCHDOG_USEC": "300000"}, 0.3),
+        ({"WATCHDOG_USEC": "300000", "WATCHDOG_PID": str(os.getpid())}, 0.3),
+        ({"WATCHDOG_USEC": "300000", "WATCHDOG_PID": "1"}, None),
+        ({"WATCHDOG_USEC": "0"}, None),
+        ({"WATCHDOG_USEC": "soon"}, None),
+    ],
+)
+def test_a_watchdog_is_told_only_by_whom_it_watches(environment: dict[str, str], watchdog_s: float | None) -> None:
+    assert ServiceManager(environment).watchdog_s == watchdog_s
