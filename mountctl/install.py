@@ -103,8 +103,8 @@ def _program() -> str:
 
 def _is_there(file: File) -> bool:
     try:
-        return file.path.read_text(encoding="utf-8") == file.text and file.path.stat().st_mode & 0o777 == file.mode
-    except FileNotFoundError:
+        return file.path.read_bytes() == file.text.encode() and file.path.stat().st_mode & 0o777 == file.mode
+    except (FileNotFoundError, IsADirectoryError):
         return False
 
 

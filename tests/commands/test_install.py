@@ -66,13 +66,16 @@ def test_what_is_not_ours_is_neither_replaced_nor_removed(tmp_path: Path) -> Non
     units.mkdir(parents=True)
     (units / "ws-ckpt.service").write_text("[Service]\nExecStart=/usr/bin/other\n")
     (units / "ctxfs.service").symlink_to("/dev/null")
+    (units / "ctxfs@.service").mkdir()
+    (tmp_path / "sbin").mkdir()
+    (tmp_path / "sbin/mount.fuse.ctxfs").write_bytes(b"\x7fELF\xff")
     before = sorted(tmp_path.rglob("*"))
     ran = mountctl("install", "--root", str(tmp_path))
     assert ran.code == 69
-    assert all(str(units / name) in ran.err for name in ("ws-ckpt.service", "ctxfs.service"))
+    assert all(str(path) in ran.err for path in (*(units / name for name in UNITS), tmp_path / "sbin/mount.fuse.ctxfs"))
     assert sorted(tmp_path.rglob("*")) == before
     ran = mountctl("uninstall", "--root", str(tmp_path))
-    assert (ran.code, ran.out.count("kept ")) == (0, 2)
+    assert (ran.code, ran.out.count("kept ")) == (0, 4)
     assert sorted(tmp_path.rglob("*")) == before
 
 
