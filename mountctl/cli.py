@@ -60,15 +60,13 @@ def run(program: str, root: Group, arguments: Sequence[str]) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character gets its escape
     try:
         return _printed(program, root, list(arguments))
-    except Failure as failure:
-        return complain(program, str(failure), failure.exit_code)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
         _drop_output()
         return ERROR
     except Exception as error:
-        return complain(program, *_explained(error))
+        return complain(program, *explained(error))
 
 
 def _printed(program: str, root: Group, arguments: list[str]) -> int:
@@ -107,10 +105,11 @@ def complain(program: str, message: str, exit_code: int) -> int:
     return exit_code
 
 
-def _explained(error: Exception) -> tuple[str, int]:
+def explained(error: Exception) -> tuple[str, int]:
+    """What is said of an error, and the exit code that it has."""
     from backend.errors import CtxError
 
-    if isinstance(error, CtxError):
+    if isinstance(error, (CtxError, Failure)):
         return str(error), error.exit_code
     if isinstance(error, OSError):
         where = f"{error.filename}: " if isinstance(error.filename, str) else ""

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     config = config_of(arguments)
-    options = _options(config.options)
+    options = options_of(config.options)
     store = Path(os.path.realpath(options.store or config.store))
     _check_device()
     with contextlib.ExitStack() as undo:
@@ -82,7 +82,8 @@ def _agents(configured: Settings, options: MountOptions) -> Settings:
     return configured if options.agent_timeout is None else configured._replace(wall_s=options.agent_timeout)
 
 
-def _options(text: str) -> MountOptions:
+def options_of(text: str) -> MountOptions:
+    """``-o`` as it is meant (``Failure``, usage)."""
     try:
         return parse_options(text)
     except InvalidValue as error:

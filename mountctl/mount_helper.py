@@ -9,29 +9,16 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from backend.errors import CtxError, InvalidValue
-from ctxfs.options import parse_options
-from mountctl import mount
-from mountctl.cli import Failure, open_standard_streams, parser_of
+from backend.errors import CtxError
+from mountctl import cli, mount
+from mountctl.cli import Failure
 
+PROGRAM = "mount.fuse.ctxfs"
+DESCRIPTION = "Mounts a store for mount(8), which calls this for entries of /etc/fstab too."
 USAGE, FAILED = 1, 32
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one mount; the reason of a failure is one line on stderr."""
-    open_standard_streams()
-    try:
-        return _mount(_parsed(sys.argv[1:] if arguments is None else arguments))
-    except InvalidValue as error:
-        return _complain(str(error), USAGE)
-    except (CtxError, Failure) as error:
-        return _complain(str(error), FAILED)
-    except OSError as error:
-        return _complain(f"{error.filename or 'mount'}: {error.strerror}", FAILED)
-
-
-def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="mount.fuse.ctxfs", description=__doc__, allow_abbrev=False)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source")
     parser.add_argument("mountpoint")
     parser.add_argument("-o", dest="options", default="", metavar="OPTIONS")
@@ -40,23 +27,28 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         parser.add_argument(ignored, action="store_true", help="accepted for mount(8)")
     for ignored in ("-N", "-t"):
         parser.add_argument(ignored, help="accepted for mount(8)")
-    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one mount; the reason of a failure is one line on stderr."""
+    cli.open_standard_streams()
+    parser = cli.parser_of([PROGRAM], sys.modules[__name__])
+    try:
+        return _mount(parser.parse_args(arguments))
+    except (CtxError, Failure, OSError) as error:
+        message, exit_code = cli.explained(error)
+        return cli.complain(PROGRAM, message, USAGE if exit_code == cli.USAGE else FAILED)
 
 
 def _mount(wanted: argparse.Namespace) -> int:
     if "remount" in wanted.options.split(","):
         raise Failure("a ctxfs mount cannot be remounted: unmount it and mount it again")
-    options = parse_options(wanted.options)
+    options = mount.options_of(wanted.options)
     if wanted.fake:
         return 0
     store = options.store or (wanted.source if wanted.source.startswith("/") else None)
     command = [wanted.mountpoint, "-o", wanted.options, *(["--store", store] if store else [])]
-    return mount.run(parser_of(["mount.fuse.ctxfs"], mount).parse_args(command))
-
-
-def _complain(message: str, exit_code: int) -> int:
-    print(f"mount.fuse.ctxfs: {message}", file=sys.stderr)
-    return exit_code
+    return mount.run(cli.parser_of([PROGRAM], mount).parse_args(command))
 
 
 if __name__ == "__main__":
