@@ -13,7 +13,8 @@ import pytest
 
 from tests.mounting import PROJECT, wait_until
 
-TOOL = os.environ.get("CTXFS_CONTAINER_TOOL", "")
+# Taken out, as the commands that other tests run would refuse it as a setting that they do not know.
+TOOL = os.environ.pop("CTXFS_CONTAINER_TOOL", "")
 TAG = "ctxfs-test"
 TIMEOUT_S = 120.0
 pytestmark = [
