@@ -58,8 +58,8 @@ def copy_alone(directory: Path, form: stores.Format, target: Path, proceed: Call
         store.copy(target, lambda work: work(), proceed)
 
 
-def verify(directory: Path) -> stores.Format:
-    """Opens the copy in ``directory`` and reads it through; what it is (``OpenError``, ``StoreCorrupt``: no good)."""
+def verify(directory: Path) -> None:
+    """Opens the copy in ``directory`` and reads it through (``OpenError``, ``StoreCorrupt``: it is no good)."""
     form = stores.detect(directory)
     if form is None:
         raise OpenError(f"there is no store in {directory}")
@@ -67,7 +67,6 @@ def verify(directory: Path) -> stores.Format:
         if faults := store.integrity():
             raise StoreCorrupt(f"the copy is damaged: {faults[0]}: see `mountctl doctor`")
     (directory / stores.LOCKS[form]).unlink()
-    return form
 
 
 def _make_private(target: Path, undo: contextlib.ExitStack) -> None:

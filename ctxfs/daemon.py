@@ -341,7 +341,7 @@ class _Report:
 
     def failed(self, exit_code: int, reason: str) -> int:
         log.error("%s", reason)
-        self._send(f"{exit_code} {reason}\n".replace("\n", " ").strip() + "\n")
+        self._send(f"{exit_code} {reason}".replace("\n", " ") + "\n")
         return exit_code
 
     def _send(self, line: str) -> None:

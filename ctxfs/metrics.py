@@ -5,7 +5,6 @@ as long as the daemon lives, so a monitor sees by its age or its absence that so
 """
 
 import contextlib
-import errno
 import logging
 import os
 import stat
@@ -102,8 +101,6 @@ def write_metrics(path: Path, figures: Figures) -> None:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             os.fchmod(descriptor, 0o644)
             file.write(prometheus_text(figures))
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         new.replace(path)
     except BaseException:
         new.unlink(missing_ok=True)

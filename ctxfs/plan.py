@@ -14,10 +14,10 @@ from ctxfs.config import Schema
 
 
 class Plan(NamedTuple):
-    """Canonical paths, kernel options, runtime files; ``log_file`` where it is detached; what agents get;
-    ``metrics``: the file or socket that has figures, if any.
+    """Canonical paths, and the kernel's options; the log is stderr unless the daemon is detached.
 
-    ``marks``: those that the configuration defines (spec 2.3).
+    ``marks`` are those that the configuration defines (spec 2.3), ``agents`` is what agents get, ``metrics`` the file
+    or socket that has figures.
     """
 
     mountpoint: str
@@ -43,31 +43,26 @@ def daemon_command(plan: Plan, ready: int) -> list[str]:
 
 
 def parse_command(arguments: Sequence[str]) -> tuple[Plan, int | None]:
-    """The inverse of ``daemon_command``, without the interpreter and the module: ``(plan, ready)``."""
-    parser = argparse.ArgumentParser(prog="ctxfs.daemon", description="serves one ctxfs mount in the foreground")
+    """The inverse of ``daemon_command``, without the interpreter and the module: ``(plan, ready)``.
+
+    Each option is called as its field, so that one that is left out has the field's default.
+    """
+    parser = argparse.ArgumentParser(
+        prog="ctxfs.daemon",
+        description="serves one ctxfs mount in the foreground",
+        argument_default=argparse.SUPPRESS,
+    )
     parser.add_argument("mountpoint")
     parser.add_argument("--store", required=True, type=Path)
     parser.add_argument("--format", required=True, choices=stores.FORMATS)
-    parser.add_argument("--options", default="")
+    parser.add_argument("--options", required=True, type=lambda text: frozenset(filter(None, text.split(","))))
     parser.add_argument("--runtime", required=True, type=Path)
-    parser.add_argument("--marks", default={}, type=json.loads)
-    parser.add_argument("--log-level", default="info", choices=logs.LEVELS)
+    parser.add_argument("--log-level", choices=logs.LEVELS)
     parser.add_argument("--log-file", type=Path)
-    parser.add_argument("--ready-fd", type=int)
+    parser.add_argument("--marks", type=json.loads)
+    parser.add_argument("--agents", type=lambda text: Settings(*json.loads(text)))
     parser.add_argument("--metrics", type=Path)
-    parser.add_argument("--agents", type=json.loads, default=[])
-    chosen = parser.parse_args(arguments)
-    options = frozenset(filter(None, chosen.options.split(",")))
-    plan = Plan(
-        chosen.mountpoint,
-        chosen.store,
-        chosen.format,
-        options,
-        chosen.runtime,
-        chosen.log_level,
-        chosen.log_file,
-        chosen.marks,
-        Settings(*chosen.agents),
-        chosen.metrics,
-    )
-    return plan, chosen.ready_fd
+    parser.add_argument("--ready-fd", type=int, default=None)
+    chosen = vars(parser.parse_args(arguments))
+    ready = chosen.pop("ready_fd")
+    return Plan(**chosen), ready

@@ -91,8 +91,8 @@ def open_store(directory: Path, form: Format) -> DiskStore:
 
 
 @contextlib.contextmanager
-def locked(directory: Path) -> Iterator[Format]:
-    """Keeps everybody from opening a store, which is not opened either; what it is (``StoreLocked``, ``OpenError``)."""
+def locked(directory: Path) -> Iterator[None]:
+    """Keeps everybody from opening a store, which is not opened either (``StoreLocked``, ``OpenError``)."""
     form = detect(directory)
     if form is None:
         raise OpenError(f"there is no store in {directory}")
@@ -102,7 +102,7 @@ def locked(directory: Path) -> Iterator[Format]:
         raise _refused("lock", directory, error) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield form
+        yield
     except BlockingIOError:
         raise StoreLocked(f"the store {directory} is open in another process: see `mountctl status`") from None
     finally:

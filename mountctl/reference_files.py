@@ -5,7 +5,7 @@ what each kind is for is said here, and a kind that nothing is said of is an err
 """
 
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ctxfs.files.spaces import AGENT_DIRECTORIES
 from ctxfs.inodes import Kind
@@ -104,8 +104,8 @@ def files() -> str:
     return "\n".join([_TEXT, *header, *_rows("", Kind.ROOT, None, {}), attributes]).rstrip() + "\n"
 
 
-def _prefixed(names: object) -> str:
-    return "`, `".join(f"{PREFIX}{name}" for name in names)  # type: ignore[attr-defined]
+def _prefixed(names: Iterable[str]) -> str:
+    return "`, `".join(f"{PREFIX}{name}" for name in names)
 
 
 def _rows(path: str, kind: Kind, pattern: Pattern | None, seen: dict[Kind, str]) -> Iterator[str]:
