@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands.running import mountctl
+from tests.mounting import PROJECT
 
 UNITS = ("ctxfs.service", "ctxfs@.service", "ws-ckpt.service")
 
@@ -95,6 +96,23 @@ def test_an_older_version_s_files_are_replaced(tmp_path: Path) -> None:
     unit.write_text("# ctxfs of long ago\n")
     assert install(tmp_path) == f"installed {unit}\n"
     assert unit.read_text() == new
+
+
+# With User= each implies NoNewPrivileges= (systemd.exec(5)), which makes the setuid fusermount3 an ordinary program.
+KEEPS_A_USER_FROM_MOUNTING = frozenset(
+    (
+        *("NoNewPrivileges", "DynamicUser", "LockPersonality", "MemoryDenyWriteExecute", "PrivateDevices"),
+        *("ProtectClock", "ProtectHostname", "ProtectKernelLogs", "ProtectKernelModules", "ProtectKernelTunables"),
+        *("RestrictAddressFamilies", "RestrictFileSystems", "RestrictNamespaces", "RestrictRealtime"),
+        *("RestrictSUIDSGID", "SystemCallArchitectures", "SystemCallFilter", "SystemCallLog"),
+    )
+)
+
+
+def test_a_user_s_unit_lets_fusermount_mount() -> None:
+    unit = (PROJECT / "mountctl/share/systemd/ctxfs@.service").read_text()
+    assert "\nUser=%i\n" in unit
+    assert {line.partition("=")[0] for line in unit.splitlines()} & KEEPS_A_USER_FROM_MOUNTING == set()
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed here")
