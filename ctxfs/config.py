@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from backend.errors import CtxError, SessionError
+from backend.errors import CtxError, InvalidValue, SessionError
 from backend.marks import FieldType, Marks
 from backend.names import is_stable_path
 from ctxfs import logs, stores
 from ctxfs.agents.settings import Settings
+from ctxfs.options import parse_options
 
 SYSTEM_FILE = Path("/etc/ctxfs/config.toml")
 ENVIRONMENT_PREFIX = "CTXFS_"
@@ -243,6 +244,14 @@ def _text(value: Any) -> str:
     return value
 
 
+def _options(value: Any) -> str:
+    try:
+        parse_options(_text(value))
+    except InvalidValue as error:
+        raise ValueError(f"cannot be so: {error}") from None
+    return str(value)
+
+
 def _seconds(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_SECONDS:
         raise ValueError("must be a whole number of seconds")
@@ -295,7 +304,7 @@ SETTINGS = (
     Setting("mountpoint", _default_mountpoint, _path, "where the tree is shown"),
     Setting("store", _default_store, _path, "the directory that holds the logs"),
     Setting("format", lambda _: "auto", _one_of("auto", *stores.FORMATS), "the store's format; auto: what it is"),
-    Setting("options", lambda _: "", _text, "mount options, as after -o"),
+    Setting("options", lambda _: "", _options, "mount options, as after -o"),
     Setting("runtime_dir", _default_runtime, _path, "control sockets and state of running daemons"),
     Setting("log_level", lambda _: "info", _one_of(*logs.LEVELS), "the least urgent events that are logged"),
     Setting("metrics", lambda _: "", _path_or_nothing, "figures as Prometheus text: a file, or *.sock; empty: none"),

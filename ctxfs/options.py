@@ -5,10 +5,13 @@ from typing import NamedTuple
 
 from backend.errors import InvalidValue
 
-_KERNEL = frozenset(("ro", "noexec", "noatime", "nodiratime", "relatime", "strictatime", "sync", "dirsync"))
+_KERNEL = frozenset(("ro", "noexec", "noatime", "sync", "dirsync"))
 _ALWAYS = frozenset(("default_permissions", "nosuid", "nodev"))
-_DEFAULTS = frozenset(("rw", "exec", "async", "atime", "diratime", "defaults")) | _ALWAYS
+_DEFAULTS = frozenset(("rw", "exec", "async", "defaults")) | _ALWAYS
+# libfuse refuses these for a mount that would be the same with them: a FUSE mount's times of access are its daemon's.
+_WITHOUT_EFFECT = frozenset(("atime", "diratime", "nodiratime", "relatime", "strictatime", "lazytime"))
 _FSTAB = frozenset(("auto", "noauto", "user", "nouser", "users", "owner", "group", "nofail", "_netdev"))
+_TAKEN = _DEFAULTS | _WITHOUT_EFFECT | _FSTAB
 _FSTAB_PREFIXES = ("x-", "comment=")
 # What these say goes to the daemon, and nothing of it to the kernel (spec 4.6).
 _OWN = {"store": (re.compile(".+"), "a directory"), "agent_timeout": (re.compile("[0-9]{1,9}"), "a time in seconds")}
@@ -18,6 +21,9 @@ _REFUSED = {
     "auto_unmount": "a crash must leave a dead mount, never an empty directory",
     "max_read": "the kernel refuses it",
     "nonempty": "the mountpoint must be empty",
+    "fsname": "it is the store's path",
+    "subtype": "it is ctxfs",
+    "allow_root": "root mounts for every user, a user for themselves alone",
 }
 
 
@@ -41,7 +47,7 @@ def parse_options(text: str) -> MountOptions:
             raise InvalidValue(f"mount option {key!r}: {_REFUSED[key]}")
         elif option in _KERNEL or option == "allow_other":
             kernel.add(option)
-        elif option not in _DEFAULTS | _FSTAB and not option.startswith(_FSTAB_PREFIXES):
+        elif option not in _TAKEN and not option.startswith(_FSTAB_PREFIXES):
             raise InvalidValue(f"unknown mount option {option!r}")
     seconds = own.get("agent_timeout")
     return MountOptions(frozenset(kernel), own.get("store"), None if seconds is None else int(seconds))

@@ -1,8 +1,8 @@
 """``/sbin/mount.fuse.ctxfs``: what mount(8) calls for fstab entries and ``mount -t fuse.ctxfs`` (spec 4.6).
 
 Its command line is mount(8)'s: ``SOURCE MOUNTPOINT [-sfnv] [-N NAMESPACE] [-t TYPE] [-o OPTIONS]``. SOURCE is the
-store's directory, or any word (``ctxfs``, ``none``) where the option ``store=`` or the configuration names it. Exit
-codes are mount(8)'s: 1 for usage, 32 for a mount that failed.
+store's directory as an absolute path, or a word (``ctxfs``, ``none``) where the option ``store=`` or the configuration
+names it. Exit codes are mount(8)'s: 1 for usage, 32 for a mount that failed.
 """
 
 import argparse
@@ -43,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _mount(wanted: argparse.Namespace) -> int:
     if "remount" in wanted.options.split(","):
         raise Failure("a ctxfs mount cannot be remounted: unmount it and mount it again")
+    if "/" in wanted.source and not wanted.source.startswith("/"):
+        raise Failure(f"the store {wanted.source} is no absolute path", cli.USAGE)
     options = mount.options_of(wanted.options)
     if wanted.fake:
         return 0
