@@ -125,14 +125,15 @@ def user_file(environment: Mapping[str, str]) -> Path:
     return _xdg(environment, "XDG_CONFIG_HOME", ".config") / "ctxfs/config.toml"
 
 
-def runtime_directory(uid: int, environment: Mapping[str, str] | None = None) -> Path:
-    """Where a daemon of that uid keeps its runtime files, unless configured otherwise."""
+def runtime_directories(uid: int) -> Sequence[Path]:
+    """Where a daemon of that uid keeps its runtime files, unless configured otherwise: now, or when it was started.
+
+    One that was started at boot had no /run/user/UID: a login makes that.
+    """
     if uid == 0:
-        return Path("/run/ctxfs")
-    if environment and (own := environment.get("XDG_RUNTIME_DIR")):
-        return Path(own) / "ctxfs"
-    login = Path(f"/run/user/{uid}")
-    return login / "ctxfs" if login.is_dir() else Path(f"/tmp/ctxfs-{uid}")
+        return [Path("/run/ctxfs")]
+    login, always = Path(f"/run/user/{uid}"), Path(f"/tmp/ctxfs-{uid}")
+    return [login / "ctxfs", always] if login.is_dir() else [always]
 
 
 def load(options: Mapping[str, str | int | None], environment: Mapping[str, str] = os.environ) -> Config:
@@ -297,7 +298,8 @@ def _default_store(environment: Mapping[str, str]) -> str:
 
 
 def _default_runtime(environment: Mapping[str, str]) -> str:
-    return str(runtime_directory(os.geteuid(), environment))
+    uid, own = os.geteuid(), environment.get("XDG_RUNTIME_DIR")
+    return str(Path(own) / "ctxfs" if uid and own else runtime_directories(uid)[0])
 
 
 SETTINGS = (

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from ctxfs import control, mounts, probe
-from ctxfs.config import runtime_directory
+from ctxfs.config import runtime_directories
 from ctxfs.runtime import DaemonState, Process, RuntimeFiles, Server, process_of, runs_as
 
 State = Literal["ok", "stopped", "dead"]
@@ -45,7 +45,7 @@ def examine(mount: mounts.Mount, runtime_dir: Path, patience_s: float = ASK_TIME
 
     ``patience_s``: how long it may take to answer. A daemon whose process is stopped is known at once.
     """
-    directories = (runtime_dir, runtime_directory(mount.owner_uid or 0))
+    directories = (runtime_dir, *runtime_directories(mount.owner_uid or 0))
     candidates = [RuntimeFiles(directory, mount.mountpoint) for directory in directories]
     daemon, files = _daemon_of(mount, candidates)
     if daemon is None or files is None:

@@ -5,10 +5,12 @@ import os
 import re
 import signal
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ctxfs import config, health
 from ctxfs.runtime import RuntimeFiles
 from tests.commands.conftest import Place, is_gone, stop
 from tests.commands.running import Ran
@@ -93,6 +95,20 @@ def test_a_mount_whose_daemon_nobody_knows_is_asked_itself(place: Place) -> None
     wait_until(lambda: is_gone(daemon), "the death of the daemon")
     states.append(entry(place.mountctl("status", "--json"), place)["state"])
     assert states == ["stopped", "dead"]
+
+
+def test_a_daemon_that_was_started_before_its_user_logged_in_is_found(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.mount()
+    mount = place.mounted()
+    assert mount is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "is_dir", lambda _: True)
+        assert config.runtime_directories(4711) == [Path("/run/user/4711/ctxfs"), Path("/tmp/ctxfs-4711")]
+    monkeypatch.setattr(health, "runtime_directories", lambda _: [place.base / "login/ctxfs", place.runtime])
+    found = health.examine(mount, place.base / "elsewhere")
+    assert found.daemon is not None and found.daemon.pid == place.daemon()
 
 
 @pytest.mark.parametrize("state", ["ok", "stopped", "dead"])
