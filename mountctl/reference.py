@@ -132,7 +132,8 @@ _CONFIGURATION = """# Configuration
 <!-- written by `./run docs` from ctxfs/config.py -->
 
 `/etc/ctxfs/config.toml` < `$XDG_CONFIG_HOME/ctxfs/config.toml` < the environment (`CTXFS_MOUNTPOINT` and so on: the
-setting in capitals) < the options of a command. A key that is none of these is an error that names file and line.
+setting in capitals) < the options of a command. A key that is none of these is an error that names file and line; only
+marks may stand beside them, each a table of its keys and their types: `[marks."demo/seen"]`, `page = "number"`.
 `mountctl config show` prints what holds and where it comes from, `mountctl config check` checks the files.
 """
 

@@ -19,7 +19,7 @@ from mountctl.settings import add_mountpoint, config_of
 from mountctl.text import escaped_name
 
 DESCRIPTION = """Syncs, unmounts and ends the daemon. Fails with exit code 69 and names the processes if the mount is in
-use; with --lazy it goes at once, and who still uses it gets until the timeout before the daemon ends. A dead mount
+use; with --lazy it goes at once, and whoever still uses it has until the timeout before the daemon ends. A dead mount
 is cleaned away."""
 
 _POLL_S = 0.02

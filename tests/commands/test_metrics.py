@@ -3,10 +3,8 @@
 import contextlib
 import os
 import re
-import signal
 import socket
 import stat
-import threading
 from pathlib import Path
 
 from ctxfs.control import Figures
@@ -122,30 +120,4 @@ def test_silent_clients_keep_nobody_from_the_mount_or_the_figures(place: Place) 
             silent.enter_context(socket.socket(socket.AF_UNIX)).connect(str(path))
         assert (place.mountpoint / "status").read_text()
         wait_until(lambda: ask(path, b"") != "", "an answer")
-    assert place.umount().code == 0
-
-
-def test_a_look_at_the_stacks_disturbs_nobody(place: Place) -> None:
-    assert place.mount().code == 0
-    session = place.mountpoint / f"home/{os.geteuid()}/agent/a/session/s"
-    session.mkdir(parents=True)
-    ended = threading.Event()
-
-    def signalling() -> None:
-        while not ended.wait(0.01):
-            os.kill(daemon, signal.SIGUSR1)
-
-    daemon = place.daemon()
-    signals = threading.Thread(target=signalling)
-    signals.start()
-    try:
-        for number in range(500):
-            with (session / "messages.jsonl").open("a") as file:
-                file.write(f'{{"role":"user","content":"{number}"}}\n')
-    finally:
-        ended.set()
-        signals.join()
-    assert (session / "messages.jsonl").read_text().count("\n") == 500
-    [log] = place.runtime.glob("*.log")
-    assert "stack of thread" in log.read_text()
     assert place.umount().code == 0

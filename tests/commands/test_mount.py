@@ -16,7 +16,7 @@ from ctxfs.plan import Plan, daemon_command
 from ctxfs.runtime import RuntimeFiles
 from tests.commands.conftest import Place
 from tests.commands.stealing import steal_fuse_descriptor
-from tests.mount.acting import write_once
+from tests.mount.acting import message, new_session, write_once
 from tests.mounting import PATIENCE_S, PROJECT, wait_until
 from tests.own_mounts import in_own_mounts
 from tests.people import outcome
@@ -251,12 +251,16 @@ def test_what_stops_a_starting_daemon_logs_nothing_where_it_may_interrupt_a_line
     assert caplog.records == []
 
 
-def test_a_signal_logs_what_every_thread_does_and_nothing_ends(place: Place) -> None:
+def test_a_signal_logs_what_every_thread_does_and_disturbs_nobody(place: Place) -> None:
     place.mount()
-    os.kill(place.daemon(), signal.SIGUSR1)
-    log = RuntimeFiles(place.runtime, str(place.mountpoint)).log
+    daemon, log = place.daemon(), RuntimeFiles(place.runtime, str(place.mountpoint)).log
+    messages = new_session(place.mountpoint) / "messages.jsonl"
+    for number in range(100):
+        os.kill(daemon, signal.SIGUSR1)
+        write_once(messages, message(str(number)))
+    assert messages.read_bytes() == b"".join(message(str(number)) for number in range(100))
     wait_until(lambda: log.read_text().count("stack of thread") >= 2, "the stacks in the log")
-    assert "home" in os.listdir(place.mountpoint)
+    assert place.umount().code == 0
 
 
 def test_a_sys_that_cannot_be_written_keeps_nobody_from_mounting(place: Place) -> None:
