@@ -14,7 +14,10 @@ from pyfuse3 import EntryAttributes, FileInfo, FUSEError
 from backend.errors import CtxError
 from backend.rows import Append, Appended
 from ctxfs.budget import USER_LIMIT
+from ctxfs.ctx_socket.importing import import_entries
+from ctxfs.ctx_socket.requests import Import
 from ctxfs.inodes import Kind, Node, inode_of
+from ctxfs.sockets.connection import Peer
 from tests.unit.world import ALICE, World
 
 A, B, C = (b'{"role":"user","content":"%s"}\n' % name for name in (b"a", b"b", b"c"))
@@ -210,3 +213,59 @@ def test_until_the_kernel_has_dropped_its_pages_a_log_that_was_read_has_its_old_
     session.together(write(), look())
     session.together(look())
     assert seen == [len(line), len(line), 2 * len(line), 2 * len(line), 2 * len(line)]
+
+
+def test_of_a_log_that_the_kernel_forgot_no_pages_are_dropped(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[int, bool]] = []
+    monkeypatch.setattr(pyfuse3, "invalidate_inode", lambda number, attr_only=False: told.append((number, attr_only)))
+    inode = inode_of(Node(Kind.MESSAGES, session.id))
+    writer, reader = session.open(Kind.MESSAGES, os.O_WRONLY), session.open(Kind.MESSAGES, os.O_RDONLY)
+    for number in range(4):
+        session.world.does(session.operations.read(reader, 0, 4096))
+        if number >= 2:
+            session.operations.forget([(inode, 1)])
+        session.write(writer, number * len(A), A)
+    assert [number for number, attr_only in told if not attr_only] == [inode, inode]
+
+
+class Direct:
+    """Both a bridge and a connection that asks for an import of ``A``, without a socket and a thread."""
+
+    peer = Peer(1001, 1001, frozenset((1001,)), 0)
+
+    def __init__(self, world: World) -> None:
+        self.core = world.core
+        self.answers: list[Any] = []
+
+    async def run(self, call: Callable[..., Any]) -> Any:
+        return call(self.core)
+
+    async def perform(self, call: Callable[..., Coroutine[Any, Any, Any]]) -> Any:
+        return await call(self.core)
+
+    async def receive(self, _: int) -> bytes:
+        return A.rstrip()
+
+    async def send(self, answer: Any) -> None:
+        self.answers.append(answer)
+
+
+def test_an_import_is_answered_once_the_kernel_has_dropped_the_pages_of_its_log(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_drop = threading.Event()
+    monkeypatch.setattr(pyfuse3, "invalidate_inode", lambda _, attr_only=False: attr_only or may_drop.wait())
+    session.world.does(session.operations.read(session.open(Kind.MESSAGES, os.O_RDONLY), 0, 4096))
+    direct: Any = Direct(session.world)
+    answers: list[list[Any]] = []
+
+    async def look() -> None:
+        answers.append(list(direct.answers))
+        may_drop.set()
+
+    request = Import(agent="a", session="s", entries=[("messages", 1000)])
+    session.together(import_entries(direct, direct, request), look())
+    assert (answers, direct.answers) == ([[]], [{"type": "imported", "n": 1}])
+    assert session.messages() == A
