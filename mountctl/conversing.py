@@ -34,8 +34,14 @@ class Conversation(NamedTuple):
     def connected(self) -> contextlib.AbstractContextManager[CtxSocket]:
         """A connection (``Failure``: there is no such agent, or no mount)."""
         path = f"{places.root()}/{self.socket}.sock"
-        absence = Failure(f"{path} is not there: an admin defines agents, `mountctl agent add`")
-        return connection_to(self.socket, absence)
+        return connection_to(self.socket, Failure(f"{path} is not there: {_missing()}"))
+
+
+def _missing() -> str:
+    """Why there may be no socket of an agent."""
+    if os.path.exists(f"{places.root()}/agent/ctx.sock"):
+        return "an admin defines agents, `mountctl agent add`"
+    return "this mount has no sockets, the daemon's log says why (`mountctl status` names it)"
 
 
 def conversation(arguments: argparse.Namespace, scope: str | None = None) -> Conversation:

@@ -57,9 +57,9 @@ def run(arguments: argparse.Namespace) -> int:
     if foreign := [str(file.path) for file in wanted if not is_ours(file.path)]:
         raise Failure(f"not ours, and in the way: {', '.join(foreign)}; nothing was installed", UNAVAILABLE)
     for file in wanted:
-        print(f"{'would install' if arguments.dry_run else 'installed'} {file.path}")
         if not arguments.dry_run:
             _put(file)
+        print(f"{'would install' if arguments.dry_run else 'installed'} {file.path}")
     return OK
 
 

@@ -36,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     config = config_of(arguments)
     target = mountpoint.canonical(config.mountpoint)
+    os.chdir("/")  # from where this was called may be the mount
     # A daemon that is merely busy has the time that unmounting has; whoever goes lazily does not wait for it.
     patience = ASK_TIMEOUT_S if arguments.lazy else max(ASK_TIMEOUT_S, config.umount_timeout)
     health = examine(_mount_of(target), config.runtime_dir, patience)

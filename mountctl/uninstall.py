@@ -21,7 +21,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not is_ours(path):
             print(f"kept {path}, which is not ours")
             continue
-        print(f"{'would remove' if arguments.dry_run else 'removed'} {path}")
         if not arguments.dry_run:
             path.unlink()
+        print(f"{'would remove' if arguments.dry_run else 'removed'} {path}")
     return OK

@@ -202,9 +202,14 @@ def _examine(database: Path, mode: str) -> None:
         _refuse_version(database, *(_pragma(connection, name) for name in ("application_id", "user_version")))
         connection.execute("SELECT openings FROM store").fetchone()
         if database.stat().st_size <= QUICK_CHECK_LIMIT:
-            [fault] = connection.execute("PRAGMA quick_check(1)").fetchone()
+            fault = in_one_line(*connection.execute("PRAGMA quick_check(1)").fetchone())
             if fault != "ok":
                 raise StoreCorrupt(f"{database} is damaged ({fault}): restore a backup, or see `mountctl doctor`")
+
+
+def in_one_line(fault: str) -> str:
+    """What SQLite says of a page comes below a line that names the database."""
+    return " ".join(fault.split())
 
 
 def _refuse_version(database: Path, application: int, version: int) -> None:

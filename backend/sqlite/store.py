@@ -25,7 +25,7 @@ from backend.sqlite.database import Database, disk_error
 from backend.sqlite.doctor import broken_invariants, repair
 from backend.sqlite.durability import Durability
 from backend.sqlite.logs import sweep
-from backend.sqlite.opening import DATABASE, NOT_COPIED, open_directory
+from backend.sqlite.opening import DATABASE, NOT_COPIED, in_one_line, open_directory
 from backend.sqlite.pending import Commit
 from backend.sqlite.segments import packed_size
 from backend.sqlite.sessions import Sessions
@@ -94,10 +94,11 @@ class SqliteStore(Sessions, Definitions, LogContract):
 
     def integrity(self) -> Sequence[str]:
         try:
-            found = [fault for [fault] in self._database.all("PRAGMA integrity_check(100)") if fault != "ok"]
+            checked = self._database.all("PRAGMA integrity_check(100)")
             foreign = self._database.all("PRAGMA foreign_key_check")
         except StoreFailed as error:
             return [str(error)]
+        found = [in_one_line(fault) for [fault] in checked if fault != "ok"]
         return found + [f"row {row} of {table} refers to no row of {other}" for table, row, other, _ in foreign]
 
     def drift(self) -> Sequence[str]:

@@ -18,6 +18,7 @@ import sys
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x20000, 0x10000000
 _BACKLOG = 1024
 _TIMEOUT_S = 20.0
+_NO_NAMESPACE = 3  # how the child ends without one
 
 
 def listen(directory: str, name: str) -> socket.socket:
@@ -63,14 +64,15 @@ def _bind_in_child(listener: socket.socket, directory: str, name: str) -> None:
     )
     if child.returncode != 0:
         number = int(child.stderr or b"5")
-        raise OSError(number, os.strerror(number), directory)
+        namespace = " (its user may make no user namespace)" if child.returncode == _NO_NAMESPACE else ""
+        raise OSError(number, os.strerror(number) + namespace, directory)
 
 
 def _main(descriptor: str, directory: str, name: str) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+        sys.stderr.write(str(ctypes.get_errno()))
+        sys.exit(_NO_NAMESPACE)
     opened = os.open(directory, os.O_PATH | os.O_DIRECTORY)
     with socket.socket(fileno=int(descriptor)) as listener:
         _bind_below(listener, opened, name)

@@ -1,5 +1,6 @@
 """``mountctl install`` and ``uninstall``: everything in its place, and nothing else touched (spec 4.6)."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from mountctl.cli import run
+from mountctl.main import PROGRAM
 from tests.commands.running import mountctl
 from tests.mounting import PROJECT
 
@@ -78,6 +81,21 @@ def test_what_is_not_ours_is_neither_replaced_nor_removed(tmp_path: Path) -> Non
     ran = mountctl("uninstall", "--root", str(tmp_path))
     assert (ran.code, ran.out.count("kept ")) == (0, 4)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(("command", "step"), [("install", "replace"), ("uninstall", "unlink")])
+def test_what_was_not_permitted_is_not_told_as_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, step: str
+) -> None:
+    def refuse(path: Path, *_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    if command == "uninstall":
+        install(tmp_path)
+    monkeypatch.setattr(Path, step, refuse)
+    assert run("mountctl", PROGRAM, [command, "--root", str(tmp_path)]) == 13
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("Permission denied")) == ("", 1)
 
 
 def test_pages_of_an_older_version_go_too(tmp_path: Path) -> None:

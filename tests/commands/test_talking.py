@@ -53,6 +53,17 @@ def test_a_reply_is_printed(workshop: Workshop) -> None:
     assert run(workshop.mount, "send", "echo", stdin="from stdin\n") == (0, "from stdin\n", "")
 
 
+def test_an_agent_that_is_missing_is_told_from_a_mount_without_sockets(workshop: Workshop, tmp_path: Path) -> None:
+    assert run(workshop.mount, "send", "nobody", "hello").err == (
+        f"ctx: {workshop.mount.path}/agent/nobody.sock is not there: an admin defines agents, `mountctl agent add`\n"
+    )
+    for part in ("status", "home"):
+        (tmp_path / part).symlink_to(workshop.mount.path / part)
+    bare = ctx("agent", "send", "echo", "hello", environment=workshop.mount.environment | {"CTX_ROOT": str(tmp_path)})
+    assert bare.code == 1
+    assert "no sockets" in bare.err and "log says why" in bare.err
+
+
 STREAMS = """read -r line
 text=$(head -c 100000 /dev/zero | tr '\\0' x)
 for number in 1 2 3 4 5 6 7 8 9 10 11 12; do

@@ -21,7 +21,7 @@ from mountctl import umount as umount_command
 from mountctl.main import PROGRAM
 from tests.commands.conftest import Place, is_gone, stop
 from tests.commands.stealing import steal_fuse_descriptor
-from tests.mounting import PATIENCE_S, umount, wait_until
+from tests.mounting import PATIENCE_S, PROJECT, umount, wait_until
 
 HOLD = {
     "cwd": "import os; os.chdir(sys.argv[1])",
@@ -136,6 +136,20 @@ def test_what_is_not_mounted_cannot_be_unmounted(place: Place) -> None:
 
 def test_a_timeout_that_is_none_is_a_usage_error(place: Place) -> None:
     assert [place.umount("--timeout", text).code for text in ("-1", "soon")] == [2, 2]
+
+
+def test_whoever_unmounts_what_it_stands_in_is_not_in_the_way(place: Place) -> None:
+    place.mount()
+    done = subprocess.run(
+        [sys.executable, "-m", "mountctl.main", "umount", "."],
+        cwd=place.mountpoint,
+        env={**place.environment, "PYTHONPATH": str(PROJECT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert (done.returncode, done.stderr, place.mounted()) == (0, "", None)
 
 
 def test_another_file_system_is_left_alone(place: Place) -> None:

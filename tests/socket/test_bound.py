@@ -4,12 +4,14 @@ import os
 import socket
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from ctxfs import mounts
-from tests.mounting import PATIENCE_S, RunningMount, running_mount, umount, wait_until
+from tests.mounting import PATIENCE_S, PROJECT, RunningMount, running_mount, umount, wait_until
+from tests.own_mounts import in_own_mounts
 from tests.people import ALICE, BOB, ROOT, Person, chroot_with, outcome
 from tests.socket.client import answer, connected
 
@@ -122,3 +124,36 @@ def test_descriptors_and_threads_are_given_back(served: RunningMount, ctx_sock: 
     for _ in range(50):
         assert answer(ctx_sock, "ping") == PONG
     wait_until(lambda: held() <= before, "the closing of all connections")
+
+
+BIND = """
+import sys
+from ctxfs.sockets.binding import listen
+try:
+    listen(sys.argv[1], "x.sock")
+except OSError as error:
+    print(error.strerror)
+"""
+
+# In a chroot the kernel lets nobody make a user namespace.
+SHUT_IN = """
+set -e
+mkdir "$BASE/root"
+mount --rbind / "$BASE/root"
+exec chroot "$BASE/root" setpriv --reuid 1001 --regid 1001 --clear-groups \\
+    --inh-caps=+dac_read_search --ambient-caps=+dac_read_search "$PYTHON" -c "$BIND" "$BASE"
+"""
+
+
+def test_a_user_who_may_make_no_namespace_is_told_so(tmp_path: Path) -> None:
+    environment = {"BASE": str(tmp_path), "PYTHON": sys.executable, "BIND": BIND, "PYTHONPATH": str(PROJECT)}
+    done = subprocess.run(
+        in_own_mounts(tmp_path, "sh", "-c", SHUT_IN),
+        cwd=PROJECT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert (done.stdout, done.stderr) == ("Operation not permitted (its user may make no user namespace)\n", "")

@@ -181,9 +181,10 @@ def test_a_damaged_or_foreign_database_is_refused_and_left_as_it_is(
     damage(closed / "ctxfs.db")
     before = tree(closed)
 
-    with pytest.raises(kind, match=message):
+    with pytest.raises(kind, match=message) as refused:
         SqliteStore.open_now(closed)
 
+    assert "\n" not in str(refused.value)
     assert tree(closed) == before
 
 
