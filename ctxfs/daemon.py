@@ -250,9 +250,9 @@ class Daemon:
         self._stop.set()
 
     async def _answers(self) -> bool:
-        """Whether the FUSE thread does what it is told."""
+        """Whether the FUSE thread does what it is told, were it only to fail at it."""
         try:
-            await trio.to_thread.run_sync(self.fuse.store_status().result, STATUS_TIMEOUT_S, abandon_on_cancel=True)
+            await trio.to_thread.run_sync(self.fuse.store_status().exception, STATUS_TIMEOUT_S, abandon_on_cancel=True)
         except TimeoutError:
             return False
         return True

@@ -79,13 +79,15 @@ def is_socket(path: Path) -> bool:
 
 
 async def keep_file(path: Path, figures: Callable[[], Awaitable[Figures]]) -> None:
-    """Replaces the file again and again until it is cancelled, which removes it; a full disk is waited for."""
+    """Replaces the file again and again until it is cancelled, which removes it; what fails is tried again."""
     try:
         while True:
             try:
                 await trio.to_thread.run_sync(write_metrics, path, await figures())
             except (OSError, CtxError) as error:
                 log.warning("metrics were not written, trying again: %s", error)
+            except Exception:
+                log.exception("internal error in the metrics, trying again")
             await trio.sleep(EVERY_S)
     finally:
         with contextlib.suppress(OSError):

@@ -1,7 +1,8 @@
 """Figures of a mount for whoever asks at a Unix socket (spec 4.6, ``--metrics PATH.sock``).
 
 A scraper speaks HTTP/1 and gets an answer of it; whoever says nothing (``nc -U``, ``socat``) gets the bare text. Main
-thread, on trio. Nothing that a client does, and no number of clients, ends or holds up more than this socket.
+thread, on trio. Nothing that a client does, no number of clients and no bug in the figures ends or holds up more than
+this socket.
 """
 
 import contextlib
@@ -102,8 +103,16 @@ async def _answer(stream: trio.SocketStream, figures: Callable[[], Awaitable[Fig
         text = prometheus_text(await figures())
     except (OSError, CtxError) as error:
         log.warning("metrics were not answered: %s", error)
-        return _http("503 Service Unavailable", f"{error or 'the daemon is busy'}\n") if request else b""
+        return _unavailable(request, str(error) or "the daemon is busy")
+    except Exception:
+        log.exception("internal error in the metrics")
+        return _unavailable(request, "internal error")
     return _http("200 OK", text) if request else text.encode()
+
+
+def _unavailable(request: bytes, reason: str) -> bytes:
+    """Whoever said nothing gets bare text, and there is none."""
+    return _http("503 Service Unavailable", f"{reason}\n") if request else b""
 
 
 async def _request(stream: trio.SocketStream) -> bytes:

@@ -40,7 +40,7 @@ class Manager:
 @pytest.fixture
 def watched(fuse_device: None, tmp_path: Path) -> Iterator[tuple[RunningMount, Manager]]:
     manager = Manager(tmp_path / "notify")
-    with running_mount() as mount:
+    with running_mount(module="tests.faulty_daemon") as mount:
         assert mount.stop() == 0
         mount.environment = mount.environment | {"NOTIFY_SOCKET": str(manager.path), "WATCHDOG_USEC": "300000"}
         mount.start()
@@ -56,6 +56,14 @@ def test_ready_then_alive_then_stopping_once(watched: tuple[RunningMount, Manage
     assert manager.hears() == ["WATCHDOG=1"]
     assert mount.stop() == 0
     assert manager.rest().count("STOPPING=1") == 1
+
+
+def test_a_store_that_cannot_say_how_it_is_has_answered(watched: tuple[RunningMount, Manager]) -> None:
+    mount, manager = watched
+    assert manager.hears()[0] == "READY=1"
+    (mount.base / "fault").write_text("figures")
+    assert [manager.hears() for _ in range(3)] == [["WATCHDOG=1"]] * 3
+    (mount.base / "fault").unlink()
 
 
 def test_a_manager_that_is_gone_ends_nothing(watched: tuple[RunningMount, Manager]) -> None:
