@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+import threading
 import traceback
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
@@ -50,5 +51,7 @@ def configure(level: str, file: Path | None = None) -> None:
 
 def log_stacks() -> None:
     """Logs what every thread is doing, one line a thread."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
     for ident, frame in sys._current_frames().items():
-        log.info("stack of thread %d: %s", ident, " | ".join(line.strip() for line in traceback.format_stack(frame)))
+        stack = " | ".join(line.strip() for line in traceback.format_stack(frame))
+        log.info("stack of thread %s: %s", names.get(ident, ident), stack)

@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    options_of(arguments.options or "")  # in -o's own words, before the setting's
     config = config_of(arguments)
     options = options_of(config.options)
     store = Path(os.path.realpath(options.store or config.store))

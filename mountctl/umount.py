@@ -132,10 +132,20 @@ def _kill(health: Health, connection: int | None) -> None:
 def _wait_for_end(health: Health, timeout_s: int) -> None:
     if not _ends_within(health, timeout_s):
         pid = health.process.pid if health.process else None
-        elsewhere = "it may still be mounted in another mount namespace or by a bind mount"
         raise Failure(
-            f"unmounted, but the daemon (pid {pid}) has not ended within {timeout_s} s: {elsewhere}", UNAVAILABLE
+            f"unmounted, but the daemon (pid {pid}) has not ended within {timeout_s} s: {_elsewhere(health.mount)}",
+            UNAVAILABLE,
         )
+
+
+def _elsewhere(mount: mounts.Mount) -> str:
+    """What may keep the daemon of a mount that is gone."""
+    binds = [
+        other.mountpoint for other in mounts.mounts() if (other.device, other.source) == (mount.device, mount.source)
+    ]
+    if binds:
+        return f"it is still mounted on {', '.join(map(escaped_name, binds))}"
+    return "it may still be mounted in another mount namespace"
 
 
 def _ends_within(health: Health, timeout_s: float) -> bool:

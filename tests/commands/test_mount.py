@@ -113,7 +113,7 @@ def store_is_something_else(place: Place) -> None:
         (store_read_only, 9, "", ()),
         (store_is_jsonl, 10, "jsonl store", ("--format", "sqlite")),
         (store_is_something_else, 10, "not a ctxfs store", ()),
-        (lambda place: None, 2, "nofial", ("-o", "nofial")),
+        (lambda place: None, 2, "mountctl: unknown mount option 'nofial'", ("-o", "nofial")),
         (lambda place: None, 2, "--hlep", ("--hlep",)),
         (lambda place: None, 2, "--format", ("--format", "xml")),
     ],
@@ -259,7 +259,8 @@ def test_a_signal_logs_what_every_thread_does_and_disturbs_nobody(place: Place) 
         os.kill(daemon, signal.SIGUSR1)
         write_once(messages, message(str(number)))
     assert messages.read_bytes() == b"".join(message(str(number)) for number in range(100))
-    wait_until(lambda: log.read_text().count("stack of thread") >= 2, "the stacks in the log")
+    told = ("stack of thread MainThread: ", "stack of thread ctxfs-fuse: ")
+    wait_until(lambda: all(stack in log.read_text() for stack in told), "the stacks in the log")
     assert place.umount().code == 0
 
 

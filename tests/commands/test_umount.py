@@ -152,6 +152,17 @@ def test_whoever_unmounts_what_it_stands_in_is_not_in_the_way(place: Place) -> N
     assert (done.returncode, done.stderr, place.mounted()) == (0, "", None)
 
 
+def test_a_bind_mount_that_keeps_the_daemon_is_named(place: Place) -> None:
+    place.mount()
+    bound = place.base / "jail"
+    bound.mkdir()
+    subprocess.run(["mount", "--bind", place.mountpoint, bound], check=True)
+    daemon, ran = place.daemon(), place.umount("--timeout", "0")
+    umount(bound)
+    wait_until(lambda: is_gone(daemon), "the end of the daemon")
+    assert ran.code == 69 and ran.err.endswith(f"it is still mounted on {bound}\n")
+
+
 def test_another_file_system_is_left_alone(place: Place) -> None:
     place.mountpoint.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place.mountpoint], check=True)
