@@ -68,7 +68,8 @@ class Commits:
             [result] = self.append_all([append])
         if isinstance(result, Exception):
             raise result
-        await self.shown(result)
+        if (over := self._kernel.hidden(result.session.id)) is not None:
+            await over
         return result
 
     async def shown(self, change: Appended) -> None:

@@ -82,8 +82,10 @@ class LogPages:
 
     def hidden(self, *inodes: int) -> Future[None] | None:
         """What to wait for until all lines of these logs are shown: the last round that has one of them, if any."""
+        if self._running is None:
+            return None
         for round in (self._next, self._running):
-            if round is not None and not round.sizes.keys().isdisjoint(inodes):
+            if not round.sizes.keys().isdisjoint(inodes):
                 return round.over
         return None
 
