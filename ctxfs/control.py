@@ -37,14 +37,22 @@ class ControlError(CtxError):
     exit_code = 69
 
 
+class ControlDenied(ControlError):
+    """The daemon is somebody else's."""
+
+    exit_code = 13
+
+
 def ask(path: Path, operation: str, timeout_s: float, /, **more: str) -> dict[str, Any]:
-    """The daemon's answer to one operation (``ControlError``: none within the time, or an error)."""
+    """The daemon's answer to one operation (``ControlError``: none in time, an error, or not theirs to ask)."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
             client.settimeout(timeout_s)
             client.connect(str(path))
             client.sendall(msgspec.json.encode({"op": operation, **more}) + b"\n")
             answer = msgspec.json.decode(_line(client, time.monotonic() + timeout_s), type=dict[str, Any])
+    except PermissionError as error:
+        raise ControlDenied(f"only root and whoever mounted it may ask the daemon for {operation!r}") from error
     except (OSError, msgspec.DecodeError, RecursionError) as error:
         raise ControlError(f"no answer from the daemon to {operation!r}: {error}") from error
     if "error" in answer:

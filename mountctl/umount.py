@@ -63,7 +63,8 @@ def _mount_of(target: str) -> mounts.Mount:
 def _check_owner(health: Health) -> None:
     owner = health.mount.owner_uid
     if os.geteuid() not in (0, owner):
-        raise PermissionError(errno.EACCES, f"only uid {owner} and root may unmount it", health.mount.mountpoint)
+        who = f"uid {owner} and root" if owner else "root"
+        raise PermissionError(errno.EACCES, f"only {who} may unmount it", health.mount.mountpoint)
 
 
 def _normally(health: Health, timeout_s: int) -> None:

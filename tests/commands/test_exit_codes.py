@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from backend.errors import CtxError, InvalidValue, StoreCorrupt, StoreDenied, StoreLocked
-from ctxfs.control import ControlError
+from ctxfs.control import ControlDenied, ControlError
 from ctxfs.mountpoint import DeadMountInTheWay
 from mountctl.cli import Command, Failure, Group, run
 
@@ -29,6 +29,7 @@ def failing(error: BaseException) -> Callable[[object], int]:
         (StoreCorrupt("it"), 8, "it"),
         (DeadMountInTheWay("it"), 6, "it"),
         (ControlError("it"), 69, "it"),
+        (ControlDenied("it"), 13, "it"),
         (PermissionError(13, "Permission denied", "/x"), 13, "/x: Permission denied"),
         (OSError(107, "Transport endpoint is not connected", "/ctx"), 69, "is gone, `mountctl mount` cleans up"),
         (StoreDenied("it"), 13, "it"),

@@ -1,13 +1,14 @@
 """``mountctl umount``: success means unmounted and the daemon gone; it never hangs (spec 4.6; field reports 30, 32)."""
 
 import errno
+import io
 import os
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 
 import msgspec
@@ -22,6 +23,7 @@ from mountctl.main import PROGRAM
 from tests.commands.conftest import Place, is_gone, stop
 from tests.commands.stealing import steal_fuse_descriptor
 from tests.mounting import PATIENCE_S, PROJECT, umount, wait_until
+from tests.people import ALICE
 
 HOLD = {
     "cwd": "import os; os.chdir(sys.argv[1])",
@@ -150,6 +152,21 @@ def test_whoever_unmounts_what_it_stands_in_is_not_in_the_way(place: Place) -> N
         timeout=PATIENCE_S,
     )
     assert (done.returncode, done.stderr, place.mounted()) == (0, "", None)
+
+
+def test_somebody_else_is_told_whose_mount_it_is(place: Place) -> None:
+    def unmount() -> tuple[int, str]:
+        os.environ.update(place.environment)
+        with redirect_stderr(io.StringIO()) as said:
+            return cli.run("mountctl", PROGRAM, ["umount", str(place.mountpoint)]), said.getvalue()
+
+    place.mount()
+    place.base.chmod(0o755)
+    files = RuntimeFiles(place.runtime, str(place.mountpoint))
+    assert ALICE.does(unmount) == (13, f"mountctl: {place.mountpoint}: only root may unmount it\n")
+    with pytest.raises(control.ControlDenied, match="only root and whoever mounted it may ask"):
+        ALICE.does(control.ask, files.socket, "backup", PATIENCE_S)
+    assert place.umount().code == 0
 
 
 def test_a_bind_mount_that_keeps_the_daemon_is_named(place: Place) -> None:
