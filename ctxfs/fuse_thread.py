@@ -38,6 +38,8 @@ from ctxfs.users import Users
 
 KEPT_TASKS = 12
 """So many of pyfuse3's tasks wait for requests: one that ends, and begins again, takes a buffer of 1 MiB each time."""
+MOST_TASKS = 1 << 30
+"""No bound: a writer keeps its task until pages are dropped, which waits for reads that need a task, too."""
 
 
 class FuseThreadDied(RuntimeError):
@@ -125,7 +127,7 @@ class FuseThread:
 
     def _serve(self) -> None:
         try:
-            self._loop.run(lambda: pyfuse3.main(min_tasks=KEPT_TASKS))
+            self._loop.run(lambda: pyfuse3.main(min_tasks=KEPT_TASKS, max_tasks=MOST_TASKS))
         except BaseException as error:
             self._failure = error
         finally:

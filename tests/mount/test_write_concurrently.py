@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mount.acting import entries, message, write_once
+from tests.mount.acting import entries, message, new_session, opened, write_once
 from tests.mounting import PROJECT
 
 WRITERS, LINES = 8, 200
@@ -212,3 +212,25 @@ def test_of_two_processes_that_put_at_one_length_one_wins_and_the_other_sees_the
     assert sorted(answers.values()) == [f"EPERM {size}\n", f"ok {size}\n"]
     [winner] = [text for text, answer in answers.items() if answer.startswith("ok")]
     assert contents(log) == ["first", winner]
+
+
+def test_more_writers_than_the_fuse_library_has_tasks_go_on_beside_readers(ctx: Path) -> None:
+    """Each waits until the kernel has dropped its log's pages, and that waits for reads: none may be kept off."""
+    logs = [new_session(ctx, agent=f"a{number}") / "messages.jsonl" for number in range(200)]
+    lines, together = 10, threading.Barrier(2 * len(logs))
+
+    def write(log: Path) -> None:
+        with opened(log, os.O_WRONLY | os.O_APPEND) as descriptor:
+            together.wait()
+            for _ in range(lines):
+                os.write(descriptor, message())
+
+    def read(log: Path) -> None:
+        with opened(log, os.O_RDONLY) as descriptor:
+            together.wait()
+            while (size := os.fstat(descriptor).st_size) < lines * len(message()):
+                os.pread(descriptor, 4096, max(0, size - 1))
+
+    with ThreadPoolExecutor(2 * len(logs)) as pool:
+        list(pool.map(lambda work: work[0](work[1]), [(work, log) for log in logs for work in (write, read)]))
+    assert {log.stat().st_size for log in logs} == {lines * len(message())}
