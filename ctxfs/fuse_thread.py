@@ -136,7 +136,7 @@ class FuseThread:
     def stop(self) -> None:
         """Ends the loop and the threads beside it, when nothing is mounted any more or nothing is to be answered."""
         if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(pyfuse3.terminate)
+            self._core.kernel.finish(pyfuse3.terminate)
             self._thread.join()
         self._disk_calls.close()
         self._core.commits.close()

@@ -75,6 +75,7 @@ class KernelCache:
     def __init__(self, subjects: Subjects, loop: Loop, statistics: Statistics) -> None:
         self.changes = 0
         self.pages = LogPages(loop, statistics, self._drop_pages, self._shown)
+        self._loop = loop
         self._subjects = subjects
         self._outdated: set[int] = set()
         self._contexts: set[int] = set()
@@ -84,6 +85,15 @@ class KernelCache:
         self._entries: SimpleQueue[tuple[int, bytes] | Callable[[], None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._send_entries, name="ctxfs-notify", daemon=True)
         self._thread.start()
+
+    def finish(self, then: Callable[[], None]) -> None:
+        """Tells the kernel nothing more; ``then`` is called on the FUSE thread as soon as none of ours waits for it.
+
+        Whoever stops to answer requests before that may wait for ever: in the kernel both threads wait for locks of
+        those who wait for an answer. Names first, as requests are answered until the pages are gone, too.
+        """
+        self.when_told(lambda: self._loop.call_soon_threadsafe(lambda: self.pages.finish(then)))
+        self._entries.put(None)
 
     def close(self) -> None:
         self.pages.close()

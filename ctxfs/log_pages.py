@@ -48,9 +48,19 @@ class LogPages:
         self._read: dict[int, int] = {}
         self._running: _Round | None = None
         self._next = _Round(Future(loop), {})
+        self._finished: Callable[[], None] | None = None
         self._wanted: SimpleQueue[_Round | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._drop_forever, name="ctxfs-pages", daemon=True)
         self._thread.start()
+
+    def finish(self, then: Callable[[], None]) -> None:
+        """Begins no round any more, and calls ``then`` as soon as none is running.
+
+        Until then requests must be answered, as the thread may wait for one in the kernel, where no signal ends it.
+        """
+        self._finished = then
+        if self._running is None:
+            then()
 
     def close(self) -> None:
         self._wanted.put(None)
@@ -76,7 +86,7 @@ class LogPages:
         if before is None:
             return self.hidden(inode) is not None
         self._next.sizes.setdefault(inode, before)
-        if self._running is None:
+        if self._running is None and self._finished is None:
             self._begin()
         return True
 
@@ -95,7 +105,9 @@ class LogPages:
 
     def _end(self, round: _Round) -> None:
         self._running = None
-        if self._next.sizes:
+        if self._finished is not None:
+            self._next.over.set(None)
+        elif self._next.sizes:
             self._begin()
         try:
             self._shown(round.sizes)
@@ -104,6 +116,8 @@ class LogPages:
             self._statistics.failed("publish", error)
             log.exception("readers were not told of an append")
         round.over.set(None)
+        if self._finished is not None:
+            self._finished()
 
     def _drop_forever(self) -> None:
         while (round := self._wanted.get()) is not None:

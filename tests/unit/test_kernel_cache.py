@@ -14,7 +14,7 @@ from backend.rows import Append, Appended, Removed, Session
 from ctxfs.files.index import key_of
 from ctxfs.inodes import Kind, Node, inode_of
 from ctxfs.kernel_cache import KernelCache, Watcher
-from ctxfs.loop import Loop
+from ctxfs.loop import Future, Loop
 from ctxfs.privacy import Access
 from ctxfs.statistics import CacheCounts, Statistics
 from ctxfs.subjects import Subjects
@@ -176,6 +176,22 @@ def test_names_go_from_a_thread_of_their_own(world: World, kernel: Kernel) -> No
     assert kernel.names == [(5, b"name"), (6, b"other")]
     assert kernel.threads == {"ctxfs-notify"}
     world.cache = KernelCache(world.subjects, world.loop, Statistics())
+
+
+def test_who_is_to_end_the_loop_is_called_when_no_thread_waits_for_it(world: World, kernel: Kernel) -> None:
+    names: list[list[tuple[int, bytes]]] = []
+    world.cache.entry_changed(5, "name")
+
+    async def main() -> None:
+        over: Future[None] = Future(world.loop)
+        world.cache.finish(lambda: over.set(None))
+        await over
+        names.append(list(kernel.names))
+
+    world.loop.run(main)
+    world.cache.entry_changed(5, "later")
+    world.cache.close()
+    assert [*names, kernel.names] == [[(5, b"name")], [(5, b"name")]]
 
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.ENOTCONN, errno.EBADF, errno.EPERM, errno.ENOMEM])

@@ -137,3 +137,29 @@ def test_a_bug_where_readers_are_told_is_counted_and_the_writer_is_answered(
     at.run(main)
     assert (at.statistics.internal, at.statistics.errors["EIO"]) == (1, 1)
     assert "readers were not told of an append" in caplog.text
+
+
+def test_who_finishes_is_called_once_no_page_is_waited_for_and_no_writer_waits(at: Pages) -> None:
+    events: list[str] = []
+
+    async def write(inode: int) -> None:
+        at.pages.read(inode, 10)
+        at.pages.grew(inode)
+        await at.until_shown(inode)
+        events.append(f"answered {inode}")
+
+    async def finish() -> None:
+        at.pages.finish(lambda: events.append("finished"))
+        assert events == []
+        at.may_drop.release()
+
+    async def main() -> None:
+        for part in (write(LOG), write(OTHER), finish()):
+            at.loop.start(part)
+
+    at.run(main)
+    assert sorted(events) == ["answered 1", "answered 2", "finished"]
+    assert at.dropped == [LOG]
+    at.pages.read(LOG, 10)
+    assert at.pages.grew(LOG)
+    assert at.pages.hidden(LOG) is None
