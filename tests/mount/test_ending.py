@@ -22,7 +22,7 @@ def test_a_daemon_that_is_to_end_answers_the_reads_that_its_own_threads_wait_for
             writer.stdin.close()
             wait_until((mount.base / "dropping").exists, "an append that hides a line")
             mount.process.terminate()
-            wait_until(lambda: "detaching" in mount.log.read_text(), "the unmount")
+            wait_until((mount.base / "stopping").exists, "the unmount")
             os.posix_fadvise(reader, 0, 0, os.POSIX_FADV_DONTNEED)
             assert os.pread(reader, len(line), 0) == line
             (mount.base / "drop").touch()
