@@ -112,6 +112,7 @@ class Daemon:
             raise StoreFailed(f"{self.plan.mountpoint} is not mounted, although mounting it succeeded")
         self.mount = mount
         undo.callback(self._unmount)
+        self.launcher.watch(mount.device[1])
         os.statvfs(self.plan.mountpoint)  # releases the GIL; answered only after FUSE's INIT, which resets read-ahead
         if owner is None:
             self._set_read_ahead()

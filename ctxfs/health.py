@@ -53,7 +53,7 @@ def examine(mount: mounts.Mount, runtime_dir: Path, patience_s: float = ASK_TIME
         return Health(mount, _probed(mount, patience_s), server=next(filter(None, holders), None))
     process: Process = process_of(daemon)
     if process != "running":
-        return Health(mount, "dead" if process == "gone" else "stopped", daemon, files)
+        return Health(mount, "stopped" if process == "stopped" else "dead", daemon, files)
     try:
         figures = control.figures(files.socket, patience_s)
     except control.ControlError:

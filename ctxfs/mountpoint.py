@@ -11,7 +11,7 @@ from pathlib import Path
 
 from backend.errors import CtxError
 from ctxfs import mounts, probe
-from ctxfs.health import DEAD, Health, examine
+from ctxfs.health import DEAD, Health, examine, is_served
 from ctxfs.runtime import AlreadyMounted
 
 PATIENCE_S = 10.0
@@ -91,10 +91,11 @@ def unmount(mount: mounts.Mount, flags: int = 0) -> None:
 
 
 def remove_dead(health: Health) -> None:
-    """Aborts a dead mount's connection and takes it out of the tree; its daemon must be gone (``OSError``).
+    """Aborts a dead mount's connection and takes it out of the tree; its daemon must be gone or dying (``OSError``).
 
-    The abort comes first: while a process holds a descriptor of the connection, every look at the mount hangs. Where
-    somebody else was quicker nothing is done: the place and the connection's number may be another mount's by now.
+    The abort comes first: while a process holds a descriptor of the connection, every look at the mount hangs, and a
+    daemon may not be able to die. Where somebody else was quicker nothing is done: the place and the connection's
+    number may be another mount's by now.
     """
     connection = probe.connection(health.mount.device[1])
     try:
@@ -106,6 +107,9 @@ def remove_dead(health: Health) -> None:
         if connection is not None:
             os.close(connection)
     unmount(health.mount, probe.MNT_DETACH)
+    deadline = time.monotonic() + PATIENCE_S
+    while is_served(health) and time.monotonic() < deadline:
+        time.sleep(_GLANCE_S)
     if health.files is not None:
         health.files.clear()
 

@@ -16,7 +16,7 @@ import msgspec
 from backend.errors import CtxError
 from backend.mountinfo import mounts
 
-Process = Literal["running", "stopped", "gone"]
+Process = Literal["running", "stopped", "dying", "gone"]
 
 MAX_STATE_BYTES = 1 << 16
 _THREADS_FIELD, _START_TIME_FIELD = 17, 19
@@ -138,7 +138,7 @@ def start_time(pid: int) -> int:
 
 
 def process_of(state: DaemonState | Server) -> Process:
-    """What has become of a daemon; a zombie is gone once all its threads are.
+    """What has become of a daemon; one whose main thread is gone is dying until all its threads are.
 
     Until then it may still hold the store's lock and the FUSE connection.
     """
@@ -149,7 +149,7 @@ def process_of(state: DaemonState | Server) -> Process:
     if int(fields[_START_TIME_FIELD]) != state.started:
         return "gone"
     if fields[0] in ("Z", "X"):
-        return "running" if int(fields[_THREADS_FIELD]) > 1 else "gone"
+        return "dying" if int(fields[_THREADS_FIELD]) > 1 else "gone"
     return "stopped" if fields[0] == "T" else "running"
 
 

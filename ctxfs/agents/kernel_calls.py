@@ -26,7 +26,7 @@ MS_PRIVATE, MS_SLAVE = 1 << 18, 1 << 19
 _MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
 MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOEXEC = 1, 2, 4, 8
 
-_PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 36, 38
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 
 
 class _MountAttr(ctypes.Structure):
@@ -78,6 +78,11 @@ def set_mount(mount: int, attributes: int, flags: int = 0, *, propagation: int =
 def detach_mount(path: str) -> None:
     """umount2(2) of what is mounted at a path, with all below it, though somebody uses it."""
     checked(_libc.umount2(os.fsencode(path), _MNT_DETACH | _UMOUNT_NOFOLLOW))
+
+
+def signal_when_parent_dies(number: int) -> None:
+    """The signal that this process gets when the thread that started it ends, whatever others do (prctl(2))."""
+    checked(_libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0))
 
 
 def become_subreaper() -> None:

@@ -4,10 +4,15 @@ Started before the FUSE session exists, as an interpreter of its own: it holds n
 keep a dead mount hanging or wait for the daemon with the daemon's locks. It knows nothing of runs: for each that
 reaches it, it forks a guardian. It ends when the daemon does, whatever signals come.
 
+It also ends the FUSE connection of a daemon that was killed. The kernel does that itself once nobody has /dev/fuse
+open, but a thread that was having something dropped from its caches then waits for a request that nobody answers, and
+cannot be killed: the daemon would stay a zombie, and everybody who uses the mount would wait for it for ever.
+
 ``python -m ctxfs.agents.launcher DESCRIPTOR``, the descriptor a socket to the daemon.
 """
 
 import array
+import contextlib
 import os
 import signal
 import socket
@@ -15,10 +20,14 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+from ctxfs import probe
 from ctxfs.agents.guardian import guard
+from ctxfs.agents.kernel_calls import signal_when_parent_dies
 from ctxfs.agents.launch import DESCRIPTORS
 
 _IGNORED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGPIPE", "SIGUSR1", "SIGUSR2")
+NEW_RUN, _WORD = b"!", 32
+_PARENT_DIED = signal.SIGRTMIN
 
 
 def start() -> tuple[socket.socket, int]:
@@ -38,34 +47,61 @@ def start() -> tuple[socket.socket, int]:
 
 def hand_over(launcher: socket.socket, descriptors: Sequence[int]) -> None:
     """Gives a run to the launcher: the guardian's socket, the agent's stdin and stdout (``OSError``)."""
-    socket.send_fds(launcher, [b"!"], descriptors)
+    socket.send_fds(launcher, [NEW_RUN], descriptors)
+
+
+def watch(launcher: socket.socket, minor: int) -> None:
+    """Has the FUSE connection of this number ended when the calling thread's process is killed (``OSError``)."""
+    launcher.send(f"{minor} {os.getpid()}".encode())
 
 
 def serve(link: socket.socket) -> None:
     """Forks guardians until the daemon closes its end."""
+    connections: list[int] = []
+    signal.signal(_PARENT_DIED, lambda *_: _abort(connections))
+    signal_when_parent_dies(_PARENT_DIED)
     for name in _IGNORED:
         signal.signal(signal.Signals[name], signal.SIG_IGN)
     # Guardians are waited for by nobody.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    while descriptors := _receive(link):
-        if len(descriptors) == DESCRIPTORS:
-            _fork_guardian(link, descriptors)
+    while message := _receive(link):
+        word, descriptors = message
+        if word != NEW_RUN:
+            connections += _connection(*map(int, word.split()))
+        elif len(descriptors) == DESCRIPTORS:
+            _fork_guardian((link.fileno(), *connections), descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
 
 
-def _receive(link: socket.socket) -> list[int]:
-    """The next run's descriptors, close-on-exec; none at the end."""
+def _connection(minor: int, daemon: int) -> list[int]:
+    """A descriptor that ends the connection, where this user has one; at once if its daemon is gone by now."""
+    connection = probe.connection(minor)
+    if connection is None:
+        return []
+    if os.getppid() != daemon:
+        _abort([connection])
+    return [connection]
+
+
+def _abort(connections: Sequence[int]) -> None:
+    for connection in connections:
+        with contextlib.suppress(OSError):
+            probe.abort(connection)
+
+
+def _receive(link: socket.socket) -> tuple[bytes, list[int]] | None:
+    """A connection's number, or the next run's descriptors, close-on-exec; None at the end."""
     received = array.array("i")
     size = DESCRIPTORS * received.itemsize
-    _, ancillary, _, _ = link.recvmsg(1, socket.CMSG_SPACE(size), socket.MSG_CMSG_CLOEXEC)
+    word, ancillary, _, _ = link.recvmsg(_WORD, socket.CMSG_SPACE(size), socket.MSG_CMSG_CLOEXEC)
     for level, kind, data in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             received.frombytes(data[: len(data) - len(data) % received.itemsize])
-    return list(received)
+    return (word, list(received)) if word else None
 
 
-def _fork_guardian(link: socket.socket, descriptors: Sequence[int]) -> None:
+def _fork_guardian(own: Sequence[int], descriptors: Sequence[int]) -> None:
     try:
         pid = os.fork()
     except OSError as error:
@@ -73,7 +109,8 @@ def _fork_guardian(link: socket.socket, descriptors: Sequence[int]) -> None:
         print(f"WARNING ctxfs.launcher: cannot fork: {error.strerror}", file=sys.stderr, flush=True)
         return
     if pid == 0:
-        link.close()
+        for descriptor in own:
+            os.close(descriptor)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         control, stdin, stdout = descriptors
         guard(socket.socket(fileno=control), stdin, stdout)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 import trio
 
+from ctxfs.agents import launcher
 from ctxfs.agents.launch import (
     MAX_PACKET,
     ExecFailed,
@@ -27,7 +28,6 @@ from ctxfs.agents.launch import (
     socket_pair,
     unpack,
 )
-from ctxfs.agents.launcher import hand_over
 
 
 class AgentLost(OSError):
@@ -107,6 +107,10 @@ class Launcher:
     def __init__(self, link: socket.socket) -> None:
         self._link = link
 
+    def watch(self, minor: int) -> None:
+        """Has the FUSE connection of this number ended should this process be killed; called by its main thread."""
+        launcher.watch(self._link, minor)
+
     async def prepare(self, launch: Launch) -> Agent:
         """An agent that is ready to start; its reports have been read (``OSError``: why it cannot)."""
         agent = self._hand_over()
@@ -125,7 +129,7 @@ class Launcher:
             stdin, to_agent = _pipe(given, kept)
             from_agent, stdout = _pipe(kept, given)
             try:
-                hand_over(self._link, (theirs.fileno(), stdin, stdout))
+                launcher.hand_over(self._link, (theirs.fileno(), stdin, stdout))
             except OSError as error:
                 raise AgentLost(errno.EIO, "the launcher is gone: mount again") from error
             agent = Agent(ours, to_agent, from_agent)

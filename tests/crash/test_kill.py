@@ -5,13 +5,16 @@ import functools
 import json
 import os
 import random
+import subprocess
+import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.mount.acting import message, new_session, opened, write_once
-from tests.mounting import RunningMount, wait_until
+from tests.mounting import PATIENCE_S, RunningMount, running_mount, wait_until
 
 ROUNDS = 20
 WRITERS = 4
@@ -108,3 +111,54 @@ def test_values_temporaries_and_keys_after_a_kill(mount: RunningMount) -> None:
     assert after["state"][0] == b"active\n"
     assert key.read_text() == f"{session.name}\n"
     assert not (session / "tmp").exists()
+
+
+READ_AGAIN = """
+import os, sys
+log = os.open(sys.argv[1], os.O_RDONLY)
+os.posix_fadvise(log, 0, 0, os.POSIX_FADV_DONTNEED)
+os.read(log, 1)
+"""
+SET = """
+import os, sys
+os.write(os.open(sys.argv[1], os.O_WRONLY), b"active\\n")
+"""
+
+
+def is_reading(process: int) -> bool:
+    """Whether it waits for pages."""
+    return "filemap_read" in Path(f"/proc/{process}/stack").read_text()
+
+
+def waits_for_a_read(daemon: int) -> bool:
+    """Whether a thread is having pages dropped that are being read: no signal ends that."""
+    stacks = Path(f"/proc/{daemon}/task").glob("*/stack")
+    return any("fuse_reverse_inval_inode" in stack.read_text() for stack in stacks)
+
+
+@pytest.fixture
+def silent() -> Iterator[RunningMount]:
+    with running_mount(module="tests.silent_daemon") as mount:
+        yield mount
+
+
+def test_a_daemon_that_waits_for_itself_in_the_kernel_dies_and_nobody_waits_for_it(silent: RunningMount) -> None:
+    """Field report 30: who uses the mount gets an error at once, and it can be mounted again."""
+    session = new_session(silent.path)
+    log = session / "events.jsonl"
+    write_once(session / "state", b"done\n")
+    before = log.read_bytes()
+    (silent.base / "silent").touch()
+    reader = subprocess.Popen([sys.executable, "-c", READ_AGAIN, str(log)], stderr=subprocess.DEVNULL)
+    wait_until(lambda: is_reading(reader.pid), "the read")
+    writer = subprocess.Popen([sys.executable, "-c", SET, str(session / "state")], stderr=subprocess.DEVNULL)
+    assert silent.process is not None
+    daemon = silent.process.pid
+    wait_until(lambda: waits_for_a_read(daemon), "the wait for it")
+    silent.kill()
+    assert (reader.wait(PATIENCE_S), writer.wait(PATIENCE_S)) == (1, 1)
+    (silent.base / "silent").unlink()
+    silent.unmount()
+    silent.start()
+    assert log.read_bytes().startswith(before)
+    assert (session / "state").read_bytes() == b"active\n"
