@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from backend.errors import InvalidValue
 from backend.names import is_owner_name
+from ctxfs import mounts
 from ctxfs.agents.cwd import find_executable
 from ctxfs.agents.launch import Identity, View
 from ctxfs.agents.mount_table import MODES, parse_table
@@ -19,12 +20,14 @@ from ctxfs.agents.settings import Settings
 from ctxfs.agents.values import check_value
 from ctxfs.agents.views import build
 from ctxfs.config import load
+from ctxfs.health import examine
 from mountctl.cli import ERROR, UNAVAILABLE, USAGE, Failure
 from mountctl.text import escaped
 
 ADAPTERS = ("cosh",)
 VALUES = ("root", "cwd", "mount", "model", "owner", "meta.json", "exec")
 """The files of a definition; the executable comes last, as an agent is there with it."""
+PATIENCE_S = 10.0
 _HOST = "/"
 
 
@@ -75,8 +78,12 @@ def add_values(parser: argparse.ArgumentParser, *, exec_required: bool) -> None:
 
 
 def mountpoint_of(arguments: argparse.Namespace) -> str:
-    """Where the mount is that a command means (``Failure``: it is none)."""
-    mountpoint = load({"mountpoint": arguments.mountpoint}).mountpoint
+    """Where the mount is that a command means (``Failure``: it is none, or would never answer)."""
+    config = load({"mountpoint": arguments.mountpoint})
+    mountpoint, mount = config.mountpoint, mounts.mount_at(config.mountpoint)
+    ours = mount if mount is not None and mount.fstype == mounts.FSTYPE else None
+    if ours is not None and examine(ours, config.runtime_dir, PATIENCE_S).state == "stopped":
+        raise Failure(f"the daemon of {mountpoint} does not answer: see `mountctl status`", UNAVAILABLE)
     if not os.path.isfile(f"{mountpoint}/status"):
         where = "`mountctl status` shows what is mounted, --mountpoint names it"
         raise Failure(f"no ctxfs at {mountpoint}: {where}", UNAVAILABLE)

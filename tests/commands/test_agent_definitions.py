@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents import make_root, script
+from tests.commands.conftest import Place, stop
 from tests.commands.running import Ran, mountctl
 from tests.mounting import RunningMount, running_mount
 from tests.people import ALICE, ROOT
@@ -235,3 +236,24 @@ def test_without_a_mount_it_says_so(tmp_path: Path) -> None:
     ran = mountctl("agent", "list", "--mountpoint", str(tmp_path), environment={"PATH": "/usr/bin:/bin"})
     assert (ran.code, ran.out) == (69, "")
     assert f"no ctxfs at {tmp_path}" in ran.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("agent", "list"),
+        ("agent", "add", "x", "--root", "/", "--exec", "/bin/true"),
+        ("agent", "set", "x", "--cwd", "/"),
+        ("agent", "remove", "x"),
+        ("shared", "list"),
+        ("shared", "create", "x", "--group", GROUP),
+        ("shared", "remove", "x"),
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_beside_a_stopped_daemon_no_command_hangs(place: Place, command: tuple[str, ...]) -> None:
+    place.mount()
+    stop(place.daemon())
+    ran = place.mountctl(*command, "--mountpoint", str(place.mountpoint))
+    assert (ran.code, ran.out) == (69, "")
+    assert ran.err == f"mountctl: the daemon of {place.mountpoint} does not answer: see `mountctl status`\n"
