@@ -17,13 +17,27 @@ def store_of(config: Config) -> Path:
 
 
 def serving(config: Config, store: Path) -> Health | None:
-    """The mount that serves a store, None where nobody has it open; a dead one's daemon is gone."""
+    """The mount that serves a store, None where nobody has it open; a dead one's daemon is gone.
+
+    Whoever may mount can give a mount any store's name: only root and the store's owner are believed.
+    """
+    believed = (0, _owner(store))
     for mount in mounts.ctxfs_mounts():
+        if mount.owner_uid not in believed:
+            continue
         health = examine(mount, config.runtime_dir)
         # The kernel's table has an ASCII form of the store's name, its daemon the name itself.
         if str(store) in (mount.source, health.daemon and health.daemon.store):
             return None if health.state == "dead" else health
     return None
+
+
+def _owner(store: Path) -> int:
+    """Whose a store is, or will be once the caller has made it (``OSError``)."""
+    try:
+        return store.stat().st_uid
+    except FileNotFoundError:
+        return os.geteuid()
 
 
 def refuse_mounted(config: Config, store: Path, instead: str) -> None:
