@@ -3,6 +3,8 @@
 import argparse
 import contextlib
 import json
+import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,8 @@ DESCRIPTION = """Reads a store from end to end: the database, every log, what is
 belong to nothing. Says what is wrong; exit code 1 if anything is (with --repair: if anything is left). With --repair
 the store is copied first, then what is derived is made anew; logs are never changed. While a store is mounted, ctx
 doctor checks it."""
+
+_SESSION_ID = re.compile("[1-9][0-9]{0,17}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,11 +75,29 @@ def examine(directory: Path) -> dict[str, Any]:
 
 def _orphans(store: DiskStore, disk: Path) -> Iterator[Fault]:
     """Ordinary directories of sessions that are gone; what is in them is somebody's, so they are only reported."""
-    for context in sorted((*disk.glob("home/*/context/*"), *disk.glob("shared/*/context/*"))):
-        if context.name.isdigit() and store.session_by_id(int(context.name)) is None:
+    for context in _contexts(disk):
+        if _SESSION_ID.fullmatch(context.name) and store.session_by_id(int(context.name)) is None:
             yield Fault(
                 "disk", str(context.relative_to(disk)), f"its session is gone: look at {context}, and remove it"
             )
+
+
+def _contexts(disk: Path) -> Iterator[Path]:
+    """What may be a session's directory, in whosever space (spec 1.2)."""
+    for space in _directories(disk):
+        if space.name in ("home", "shared"):
+            for inside in (found for owner in _directories(space) for found in _directories(owner)):
+                if inside.name == "context":
+                    yield from _directories(inside)
+
+
+def _directories(path: Path) -> list[Path]:
+    """The directories in one that the caller may see, by name; a link is none, it may lead out of the store."""
+    try:
+        with os.scandir(path) as entries:
+            return sorted(path / entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    except (FileNotFoundError, PermissionError):
+        return []
 
 
 def _copied(store: Path) -> Path:

@@ -153,6 +153,24 @@ def test_a_directory_whose_session_is_gone_is_reported_and_kept(store: Path) -> 
     assert (orphan / "notes").read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["²", "٣", "0", "007", "-1", "1_0", "9" * 20, "9" * 200, "notes", "4711\n"])
+def test_names_that_are_no_ids_are_not_judged(store: Path, name: str) -> None:
+    (store / "disk/home/1000/context" / name).mkdir(parents=True)
+    assert found(store, code=0)["faults"] == []
+
+
+@pytest.mark.parametrize("link", ["home", "home/1000", "home/1000/context", "home/1000/context/4711"])
+def test_links_do_not_lead_it_out_of_the_store(store: Path, tmp_path: Path, link: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "home/1000/context/4711").mkdir(parents=True)
+    path = store / "disk" / link
+    if path.is_dir():
+        path.rename(tmp_path / "moved")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(elsewhere / link)
+    assert found(store, code=0)["faults"] == []
+
+
 def test_lines_that_wait_are_lines(store: Path) -> None:
     opened = SqliteStore.open_now(store)
     [session] = [one for one in opened.sessions(1) if one.name == "waits"]
