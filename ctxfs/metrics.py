@@ -15,6 +15,7 @@ import trio
 
 from backend.errors import CtxError
 from ctxfs.control import Figures
+from ctxfs.public_files import write_public
 
 EVERY_S = 5.0
 SOCKET_SUFFIXES = (".sock", ".socket")
@@ -95,18 +96,8 @@ async def keep_file(path: Path, figures: Callable[[], Awaitable[Figures]]) -> No
 
 
 def write_metrics(path: Path, figures: Figures) -> None:
-    """Replaces the file (``OSError``); never through a name that somebody else has put beside it."""
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
-    new.unlink(missing_ok=True)
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            os.fchmod(descriptor, 0o644)
-            file.write(prometheus_text(figures))
-        new.replace(path)
-    except BaseException:
-        new.unlink(missing_ok=True)
-        raise
+    """Replaces the file (``OSError``)."""
+    write_public(path, prometheus_text(figures).encode())
 
 
 def _family(name: str, kind: str, text: str, label: str, counts: Mapping[str, int]) -> Iterator[str]:

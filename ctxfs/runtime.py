@@ -15,6 +15,7 @@ import msgspec
 
 from backend.errors import CtxError
 from backend.mountinfo import mounts
+from ctxfs.public_files import write_public
 
 Process = Literal["running", "stopped", "dying", "gone"]
 
@@ -92,11 +93,8 @@ class RuntimeFiles:
             return None
 
     def write_state(self, state: DaemonState) -> None:
-        """Replaces the state file; all may read it, it holds nothing secret."""
-        temporary = self.state.with_suffix(f".{state.pid}.tmp")
-        temporary.write_bytes(msgspec.json.encode(state) + b"\n")
-        temporary.chmod(0o644)
-        temporary.replace(self.state)
+        """Replaces the state file; all may read it, it holds nothing secret (``OSError``)."""
+        write_public(self.state, msgspec.json.encode(state) + b"\n")
 
     def read_state(self) -> DaemonState | None:
         """The last daemon's state, None if there is none that can be read."""

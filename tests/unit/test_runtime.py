@@ -26,6 +26,15 @@ def test_what_a_daemon_wrote_is_read(files: RuntimeFiles) -> None:
     assert files.read_state() == STATE
 
 
+def test_a_link_where_a_state_goes_is_replaced_and_not_followed(files: RuntimeFiles) -> None:
+    victim = files.directory / "victim"
+    victim.write_text("mine")
+    for name in (files.state.name, f"{files.state.stem}.{STATE.pid}.tmp"):
+        (files.directory / name).symlink_to(victim)
+    files.write_state(STATE)
+    assert (files.read_state(), victim.read_text()) == (STATE, "mine")
+
+
 def fifo_with_a_silent_writer(path: Path) -> int:
     os.mkfifo(path)
     return os.open(path, os.O_RDWR)
