@@ -51,14 +51,38 @@ def hand_over(launcher: socket.socket, descriptors: Sequence[int]) -> None:
 
 
 def watch(launcher: socket.socket, minor: int) -> None:
-    """Has the FUSE connection of this number ended when the calling thread's process is killed (``OSError``)."""
-    launcher.send(f"{minor} {os.getpid()}".encode())
+    """Has the FUSE connection of this number ended when the thread that started the launcher is gone (``OSError``)."""
+    launcher.send(str(minor).encode())
+
+
+class Connections:
+    """FUSE connections of the daemon, by descriptors that end them; also one that is found after its death."""
+
+    def __init__(self) -> None:
+        self.descriptors: list[int] = []
+        self._is_dead = False
+
+    def add(self, minor: int) -> None:
+        connection = probe.connection(minor)
+        if connection is not None:
+            self.descriptors.append(connection)
+        if self._is_dead:
+            self._abort()
+
+    def daemon_died(self, *_: object) -> None:
+        self._is_dead = True
+        self._abort()
+
+    def _abort(self) -> None:
+        for connection in self.descriptors:
+            with contextlib.suppress(OSError):
+                probe.abort(connection)
 
 
 def serve(link: socket.socket) -> None:
     """Forks guardians until the daemon closes its end."""
-    connections: list[int] = []
-    signal.signal(_PARENT_DIED, lambda *_: _abort(connections))
+    connections = Connections()
+    signal.signal(_PARENT_DIED, connections.daemon_died)
     signal_when_parent_dies(_PARENT_DIED)
     for name in _IGNORED:
         signal.signal(signal.Signals[name], signal.SIG_IGN)
@@ -67,27 +91,11 @@ def serve(link: socket.socket) -> None:
     while message := _receive(link):
         word, descriptors = message
         if word != NEW_RUN:
-            connections += _connection(*map(int, word.split()))
+            connections.add(int(word))
         elif len(descriptors) == DESCRIPTORS:
-            _fork_guardian((link.fileno(), *connections), descriptors)
+            _fork_guardian((link.fileno(), *connections.descriptors), descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
-
-
-def _connection(minor: int, daemon: int) -> list[int]:
-    """A descriptor that ends the connection, where this user has one; at once if its daemon is gone by now."""
-    connection = probe.connection(minor)
-    if connection is None:
-        return []
-    if os.getppid() != daemon:
-        _abort([connection])
-    return [connection]
-
-
-def _abort(connections: Sequence[int]) -> None:
-    for connection in connections:
-        with contextlib.suppress(OSError):
-            probe.abort(connection)
 
 
 def _receive(link: socket.socket) -> tuple[bytes, list[int]] | None:

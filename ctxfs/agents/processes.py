@@ -108,7 +108,7 @@ class Launcher:
         self._link = link
 
     def watch(self, minor: int) -> None:
-        """Has the FUSE connection of this number ended should this process be killed; called by its main thread."""
+        """Has the FUSE connection of this number ended should this process be killed."""
         launcher.watch(self._link, minor)
 
     async def prepare(self, launch: Launch) -> Agent:
