@@ -1,21 +1,23 @@
 """Filling a directory with a copy of a store: whole and verified, or not at all (spec 4.6; field report 24).
 
 Everything is made in a hidden directory inside the target, which may be a disk of its own, synced, opened and checked;
-then it moves up, the database last. So what a crash leaves is no store, and its hidden directory says what it is.
+then it moves up, the database last. While the hidden directory is there nobody opens a store in the target
+(``backend.unfinished``), also after a crash. What others put into the target meanwhile is neither replaced nor removed.
 """
 
 import contextlib
+import errno
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 
 from backend.errors import CtxError, OpenError, StoreCorrupt
 from backend.mirror import Mirror
-from backend.system_calls import sync_file_system
+from backend.system_calls import AT_FDCWD, RENAME_NOREPLACE, rename, sync_file_system
+from backend.unfinished import INCOMPLETE
 from ctxfs import stores
 
-INCOMPLETE = ".ctxfs-incomplete"
 _ALWAYS_THERE = frozenset(("lost+found",))
 _LAST = frozenset(("ctxfs.db", ".ctxfs"))
 
@@ -30,21 +32,24 @@ class BackupRefused(CtxError):
 def filling(target: Path) -> Iterator[Path]:
     """A directory to fill, whose content is ``target``'s when the block ends; nothing is left if it raises.
 
-    ``target`` is made if it is missing, and becomes 0700. ``BackupRefused``, ``OSError``.
+    ``target`` is made if it is missing, and becomes 0700. ``BackupRefused``, ``OSError``. Once the mark is gone, the
+    store may be opened: then nothing is taken back any more.
     """
     with contextlib.ExitStack() as undo:
-        _make_private(target, undo)
-        staging = target / INCOMPLETE
-        staging.mkdir(0o700)
-        undo.callback(_clear, target)
+        staging = _make_marked(target, undo)
+        undo.callback(target.chmod, target.stat().st_mode & 0o7777)
+        target.chmod(0o700)
+        undo.callback(shutil.rmtree, staging)
         staging.chmod(0o700)
         yield staging
         _sync(staging)
         for name in sorted(os.listdir(staging), key=lambda name: (name in _LAST, name)):
-            (staging / name).rename(target / name)
-        staging.rmdir()
+            _move(staging / name, target / name)
+            undo.callback((target / name).rename, staging / name)
         _sync(target)
+        staging.rmdir()
         undo.pop_all()
+    _sync(target)
 
 
 def copy_closed(directory: Path, target: Path, proceed: Callable[[int], None]) -> None:
@@ -69,16 +74,20 @@ def verify(directory: Path) -> None:
     (directory / stores.LOCKS[form]).unlink()
 
 
-def _make_private(target: Path, undo: contextlib.ExitStack) -> None:
+def _make_marked(target: Path, undo: contextlib.ExitStack) -> Path:
+    """The hidden directory in ``target``, in which there is nothing else; from now on no store is opened there."""
     try:
         target.mkdir(0o700)
-        undo.callback(target.rmdir)
+        undo.callback(stores.remove_made, [target])
     except FileExistsError:
         _refuse_used(target)
-        undo.callback(target.chmod, target.stat().st_mode & 0o7777)
     except FileNotFoundError:
         raise BackupRefused(f"{target.parent} is missing: make it first") from None
-    target.chmod(0o700)
+    staging = target / INCOMPLETE
+    staging.mkdir(0o700)
+    undo.callback(stores.remove_made, [staging])
+    _refuse_names(target, set(os.listdir(target)) - _ALWAYS_THERE - {INCOMPLETE})
+    return staging
 
 
 def _refuse_used(target: Path) -> None:
@@ -89,18 +98,25 @@ def _refuse_used(target: Path) -> None:
     names = set(os.listdir(target)) - _ALWAYS_THERE
     if INCOMPLETE in names:
         raise BackupRefused(f"{target} holds a copy that was not finished: remove it, or choose another directory")
+    _refuse_names(target, names)
+
+
+def _refuse_names(target: Path, names: Set[str]) -> None:
     if names:
         raise BackupRefused(f"{target} is not empty: choose another directory")
 
 
-def _clear(target: Path) -> None:
-    """Removes what was made; the target was empty."""
-    for name in set(os.listdir(target)) - _ALWAYS_THERE:
-        path = target / name
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+def _move(source: Path, target: Path) -> None:
+    """Renames, but never over another file (``BackupRefused``)."""
+    try:
+        rename(AT_FDCWD, os.fsencode(source), AT_FDCWD, os.fsencode(target), RENAME_NOREPLACE)
+    except OSError as error:
+        # Network file systems cannot be told not to replace.
+        if error.errno == errno.EEXIST or (error.errno == errno.EINVAL and os.path.lexists(target)):
+            raise BackupRefused(f"somebody else made {target} meanwhile: look what it is, and begin again") from error
+        if error.errno != errno.EINVAL:
+            raise
+        source.rename(target)
 
 
 def _sync(directory: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Literal, cast, get_args
 
 from backend.errors import OpenError, StoreDenied, StoreFormat, StoreLocked, StoreReadOnly
 from backend.store import DiskStore
+from backend.unfinished import refuse_unfinished
 
 Format = Literal["sqlite", "jsonl"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -30,8 +31,12 @@ _NOTHING = frozenset(("lost+found", "lock"))
 
 
 def detect(directory: Path) -> Format | None:
-    """The format of the store in ``directory``, None for a new one (``StoreFormat``: it holds something else)."""
+    """The format of the store in ``directory``, None for a new one.
+
+    ``StoreFormat``: it holds something else. ``StoreCorrupt``: a copy that is not finished.
+    """
     try:
+        refuse_unfinished(directory)
         names = frozenset(os.listdir(directory)) - _NOTHING
     except FileNotFoundError:
         return None

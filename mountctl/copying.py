@@ -4,8 +4,8 @@ import os
 import time
 from pathlib import Path
 
+from backend.unfinished import INCOMPLETE
 from ctxfs import mountpoint, mounts
-from ctxfs.backup import INCOMPLETE
 from ctxfs.config import Config
 from ctxfs.health import Health, examine
 from mountctl.cli import UNAVAILABLE, Failure

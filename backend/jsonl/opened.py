@@ -21,6 +21,7 @@ from backend.jsonl.disk import (
     read_small,
 )
 from backend.jsonl.paths import HIDDEN
+from backend.unfinished import refuse_unfinished
 
 Death = Literal["none", "process", "machine"]
 
@@ -56,13 +57,15 @@ class Lock(NamedTuple):
 def lock_directory(path: Path) -> Lock:
     """Locks the store, and makes it if it is missing.
 
-    ``StoreLocked``, ``StoreFormat``, ``StoreReadOnly``, ``OpenError``.
+    ``StoreLocked``, ``StoreFormat``, ``StoreReadOnly``, ``StoreCorrupt`` (an unfinished copy), ``OpenError``.
     """
     directory = os.path.realpath(path)
     with opening(directory):
+        refuse_unfinished(Path(directory))
         _make(directory)
         lock = _lock(directory)
         try:
+            refuse_unfinished(Path(directory))  # again, as the lock is there now
             _check_format(directory)
             return Lock(directory, lock, _death(directory))
         except BaseException:

@@ -23,6 +23,7 @@ from backend.sqlite.database import SECONDARY, connect
 from backend.sqlite.durability import INDEX_BYTES
 from backend.sqlite.migrations import MIGRATIONS
 from backend.sqlite.segments import UNREADABLE
+from backend.unfinished import refuse_unfinished
 
 DATABASE = "ctxfs.db"
 LOCK = "lock"
@@ -54,9 +55,11 @@ def open_directory(path: Path) -> tuple[sqlite3.Connection, int]:
     """The store's connection and the descriptor of its lock, which holds until it is closed."""
     with _as_open_errors(path):
         _make(path)
+        refuse_unfinished(path)
         _refuse_foreign(path)
         lock, undo = _lock(path)
         try:
+            refuse_unfinished(path)  # again, as the lock is there now
             _refuse_unwritable(path)
             if (path / DATABASE).exists():
                 _judge(path / DATABASE)

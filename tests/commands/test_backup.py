@@ -238,6 +238,25 @@ def test_what_cannot_be_is_refused_and_nothing_is_left(place: Place, case: str) 
     assert (set(os.listdir(place.base / "copy")) if (place.base / "copy").is_dir() else None) == before
 
 
+@pytest.mark.parametrize("command", ["mount", "doctor", "backup", "restore"])
+def test_a_copy_that_is_not_finished_is_no_store(place: Place, command: str) -> None:
+    filled(place)
+    assert backup(place).code == 0
+    assert place.umount().code == 0
+    (place.base / "copy").rename(place.base / "backup")
+    shutil.rmtree(place.store)
+    (place.store / ".ctxfs-incomplete/disk").mkdir(parents=True)
+    where = {"mount": place.mountpoint, "backup": place.base / "copy", "restore": place.base / "backup"}
+    arguments = [str(where[command])] if command in where else []
+    ran = place.mountctl(command, *arguments, "--store", str(place.store))
+    assert (ran.code, ran.out, "not finished" in ran.err, "move the directory away" in ran.err) == (8, "", True, True)
+    assert [str(path.relative_to(place.store)) for path in place.store.rglob("*")] == [
+        ".ctxfs-incomplete",
+        ".ctxfs-incomplete/disk",
+    ]
+    assert not (place.base / "copy").exists()
+
+
 def test_a_mounted_store_is_not_replaced(place: Place) -> None:
     filled(place)
     assert backup(place).code == 0
